@@ -16,7 +16,7 @@ let generation = 0
 const next = (wish: Partial<Parameters<typeof desire>[0]> = {}) =>
   desire({ servers: [server(1), server(2)], ...wish, generation: wish.generation ?? ++generation })
 
-/** Counts the answers of each member to this many requests. */
+/** Counts the answers of each member over `count` requests. */
 async function answers(count: number): Promise<Record<string, number>> {
   const counted: Record<string, number> = {}
   for (let i = 0; i < count; i++) {
@@ -30,7 +30,7 @@ async function answers(count: number): Promise<Record<string, number>> {
 const runtime = (command: string) =>
   amphora.inside('bash', '-c', `echo '${command}' | socat -t5 - UNIX:/run/krater/haproxy.sock`)
 
-/** member-3 is gone, with its idle connections. */
+/** Whether member-3 and its idle connections are removed. */
 const isGone = () => !runtime('show servers state').includes('member-3') || null
 
 t.test('a freshly started amphora reports that it needs an apply', async t => {
@@ -114,10 +114,10 @@ t.test('members change at runtime, without a reload', async t => {
     t.ok(ok > 20, `${ok} requests`)
   })
 
-  t.equal(workers(), worker, 'still the same worker')
+  t.equal(workers(), worker, 'the worker is the same')
 })
 
-t.test('a change impossible at runtime is one reload with its reason', async t => {
+t.test('a change that is impossible at runtime is one reload with its reason', async t => {
   const slower = { options: ['check', 'inter', '250ms', 'fall', '2', 'rise', '2'] }
   t.match(await agent.apply(next({ servers: [server(1), server(2, slower)] })), {
     transition: 'reload',
@@ -141,7 +141,7 @@ t.test('a server changed by hand is restored', async t => {
   t.match(done, { transition: 'reload', reason: /drifted.*weight 99/ })
 })
 
-t.test('reloads fail no request, on kept or new connections', async t => {
+t.test('reloads fail no request, on kept or on new connections', async t => {
   await agent.apply(next())
   await traffic.ask('startLoad', { name: 'reloads', url: URL, clients: 12 })
   for (let i = 0; i < 6; i++) {
@@ -178,7 +178,7 @@ t.test('counters only grow, and count every request, across reloads', async t =>
   t.equal(epochs.size, 1)
 })
 
-t.test('a refused apply leaves everything as it was', async t => {
+t.test('a refused apply changes nothing', async t => {
   const applied = next()
   await agent.apply(applied)
   const untouched = async () => {
@@ -190,17 +190,17 @@ t.test('a refused apply leaves everything as it was', async t => {
         .split('\n')
         .filter(name => /^\d+$/.test(name)).length,
       1,
-      'nothing staged is left behind',
+      'no staged configuration remains',
     )
   }
 
-  await t.test('a configuration that HAProxy refuses, with its own words', async t => {
+  await t.test('a configuration that HAProxy refuses, with HAProxy’s message', async t => {
     const error = await agent.refusal(next({ frontend: ['bogus keyword'] }))
     t.match(error, { code: 'invalid-configuration', details: /unknown keyword 'bogus'/ })
     await untouched()
   })
 
-  await t.test('member changes made ahead of a check that then fails', async t => {
+  await t.test('member changes made before a check that then fails', async t => {
     const workers = () => /Pid: (\d+)/.exec(runtime('show info'))?.[1]
     const worker = workers()
     const desired = next({ servers: [server(1, { weight: 33 }), server(3)] })
@@ -216,7 +216,7 @@ t.test('a refused apply leaves everything as it was', async t => {
     )
     t.match(runtime('show servers state'), /member-1 127.0.0.1 2 0 10 /)
     t.strictSame(Object.keys(await answers(4)).sort(), ['member-1', 'member-2'])
-    t.equal(workers(), worker, 'without a reload')
+    t.equal(workers(), worker, 'the rollback needs no reload')
     await untouched()
   })
 
@@ -274,7 +274,7 @@ t.test('a member that dies is reported DOWN within its check time and gets no mo
   })
 })
 
-t.test('malformed requests are answered or cut off, and harm no other connection', async t => {
+t.test('malformed requests are answered or cut off, and affect no other connection', async t => {
   t.match(await agent.send({ verb: 'dance' }), { ok: false, error: { code: 'malformed' } })
   t.match(await agent.send({ verb: 'logs', lines: 1e9 }), { ok: false, error: { code: 'malformed', details: /lines/ } })
   const { generation: _, ...incomplete } = next()
@@ -307,7 +307,7 @@ t.test('concurrent requests are all answered; applies run one after another', as
     agent.apply(next({ servers: [server(1, { weight: 20 + i }), server(2)] })),
   )
   const hello = await other.ask('hello')
-  t.ok(hello.appliedGeneration < generation, 'hello does not wait for them')
+  t.ok(hello.appliedGeneration < generation, 'hello does not wait for the applies')
   const results = await Promise.all(applies)
   t.strictSame(
     results.map(result => result.appliedGeneration),
@@ -317,7 +317,7 @@ t.test('concurrent requests are all answered; applies run one after another', as
   other.end()
 })
 
-t.test('logs hold the agent’s and HAProxy’s lines', async t => {
+t.test('logs contain the agent’s and HAProxy’s lines', async t => {
   const { lines } = await agent.ask('logs', { lines: 5000 })
   t.ok(lines.some(line => /^agent: .*generation \d+ applied in \d+ ms: start/.test(line)))
   t.ok(lines.some(line => /^haproxy: .*member-2 is DOWN/.test(line)))

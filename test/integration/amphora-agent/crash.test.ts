@@ -31,7 +31,7 @@ const serves = () =>
     () => null,
   )
 const haproxies = () => amphora.inside('bash', '-c', 'grep -l ^haproxy /proc/[0-9]*/comm | wc -l').trim()
-/** The newest totals of the listener that any report carried. */
+/** The newest totals of the listener in any report. */
 const totals = () =>
   traffic
     .reports()
@@ -41,7 +41,7 @@ const totals = () =>
 const first = next()
 await (await amphora.connect()).apply(first)
 
-t.test('agent killed -9: HAProxy goes on, and the next agent knows its state', async t => {
+t.test('agent killed -9: HAProxy keeps serving, and the next agent knows its state', async t => {
   const before = await haproxyPid()
   for (let i = 0; i < 5; i++) t.ok(await serves())
   const counted = await until(() => ((totals()?.totalConnections ?? 0) >= 5 ? totals()!.totalConnections : null))
@@ -55,7 +55,7 @@ t.test('agent killed -9: HAProxy goes on, and the next agent knows its state', a
   const beat = await until(() => traffic.beats().find(beat => beat.bootId !== bootId) ?? null)
   t.match(beat, { needsApply: false, generation: first.generation, seq: 1 })
   const report = await until(() => traffic.reports().find(report => report.bootId === beat.bootId) ?? null)
-  t.ok(report.listeners[0]!.counters.totalConnections >= counted, 'counters survive')
+  t.ok(report.listeners[0]!.counters.totalConnections >= counted, 'the counters survive')
   t.equal(report.epoch, traffic.reports()[0]!.epoch)
   t.match((await agent.refusal({ ...first, fence: 0 })).code, 'stale-fence')
   agent.end()
@@ -105,7 +105,7 @@ t.test('HAProxy killed -9 while no agent runs', async t => {
   t.ok(await serves())
 })
 
-t.test('agent killed -9 during an apply: the old or the new state is whole, the next apply works', async t => {
+t.test('agent killed -9 during an apply: the old or the new state is complete, and the next apply works', async t => {
   for (let i = 0; i < 8; i++) {
     const desired =
       i % 3 === 0
@@ -122,7 +122,7 @@ t.test('agent killed -9 during an apply: the old or the new state is whole, the 
     const successor = await amphora.connect()
     const { appliedSha256: after } = await successor.ask('hello')
     t.ok([before, desired.sha256].includes(after ?? ''), `round ${i}`)
-    if (answered) t.equal(after, desired.sha256, 'an acknowledged apply stays')
+    if (answered) t.equal(after, desired.sha256, 'an acknowledged apply remains')
     const result = await successor.apply(desired)
     t.equal(result.appliedSha256, desired.sha256)
     t.match(amphora.readFile('/run/krater/config/current/haproxy.cfg'), desired.haproxy!.text)
@@ -134,7 +134,7 @@ t.test('agent killed -9 during an apply: the old or the new state is whole, the 
     .inside('ls', '/run/krater/config')
     .split('\n')
     .filter(name => /^\d+$/.test(name))
-  t.equal(left.length, 1, 'no staged configuration is left behind')
+  t.equal(left.length, 1, 'no staged configuration remains')
 })
 
 t.test('agent killed -9 during a rollback: the next agent completes it', async t => {
@@ -147,7 +147,7 @@ t.test('agent killed -9 during a rollback: the next agent completes it', async t
   const write = (path: string, text: string) =>
     amphora.inside('bash', '-c', `base64 -d <<<"$1" >"$2"`, 'write', Buffer.from(text).toString('base64'), path)
   const state = async () => (await traffic.get(`${URL}state`)).status
-  // The state after the files are restored, before HAProxy is.
+  // The state between the restore of the files and the restart of HAProxy.
   const master = await haproxyPid()
   amphora.freezeAgent()
   amphora.inside('mkdir', `${config}/999`)
@@ -194,14 +194,14 @@ t.test('a HAProxy that cannot start is retried with growing pauses until it star
       traffic.beats().findLast(({ haproxyRunning, mismatches }) => !haproxyRunning && mismatches.includes('haproxy')) ??
       null,
   )
-  t.match(beat, { needsApply: true, configHash: '0'.repeat(16) }, 'the controller learns of it')
+  t.match(beat, { needsApply: true, configHash: '0'.repeat(16) }, 'heartbeats report it to the controller')
   t.match(await agent.ask('hello'), { appliedSha256: null })
   const { lines } = await agent.ask('logs', { lines: 200 })
   const deaths = lines.filter(line => line.includes('HAProxy exited unexpectedly')).length
   t.ok(deaths >= 3 && deaths < 40, `${deaths} deaths`)
   t.ok(
     lines.some(line => line.includes('bogus')),
-    'its last words are logged',
+    'the error output is logged',
   )
   amphora.inside('umount', '/usr/sbin/haproxy')
   await until(serves)
@@ -209,7 +209,7 @@ t.test('a HAProxy that cannot start is retried with growing pauses until it star
   agent.end()
 })
 
-t.test('agent stopped cleanly: HAProxy goes on', async t => {
+t.test('agent stopped cleanly: HAProxy keeps serving', async t => {
   const before = await haproxyPid()
   amphora.stopAgent()
   await until(() => (traffic.beats().at(-1)?.seq === 1 ? true : null))

@@ -22,7 +22,7 @@ const isTold = (text: string) =>
   null
 const workers = async () => (await agent.ask('status')).haproxy.workers
 
-/** A request to member-2 whose answer has begun; the others serve again when it has. */
+/** Starts an answer from member-2 and keeps it open; then the desired members serve again. */
 async function hold(name: string, wish: Wish = {}): Promise<void> {
   await apply({ ...wish, servers: [server(2)] })
   await until(async () => ((await traffic.get(URL)).body === 'member-2' ? true : null))
@@ -46,7 +46,7 @@ for (const [what, servers] of [
     if (what === 'removed') await until(isGone)
   })
 
-  t.test(`a ${what} member’s connections are cut after its delay, also in an old worker`, async t => {
+  t.test(`a ${what} member’s connections are cut after its delay, even in an old worker`, async t => {
     for (const how of ['runtime', 'reload']) {
       const name = `${what} ${how}`
       await hold(name, { deregistrationDelay: 1 })
@@ -75,7 +75,7 @@ t.test('a removed member finishes its open requests', async t => {
     await apply({ servers: [server(1)] })
     for (const round of [1, 2])
       await apply({ servers: [server(1)], frontend: [`http-response set-header X-R ${round}`] })
-    t.ok(isGone(), 'the new worker no longer has it')
+    t.ok(isGone(), 'the new worker no longer has the member')
     t.equal(await end('reload'), 'complete')
     await until(async () => ((await workers()) === 1 ? true : null))
   })
@@ -98,7 +98,7 @@ t.test('a removed member finishes its open requests', async t => {
   })
 })
 
-t.test('reloads cut no connection until old workers exceed their limit; the oldest is cut', async t => {
+t.test('reloads cut no connection until there are too many old workers; then the oldest is cut', async t => {
   const changes = { oldWorkers: { most: 2, memoryMib: 512 } }
   await apply({ changes })
   await until(async () => ((await workers()) === 1 ? true : null))
@@ -121,7 +121,7 @@ t.test('a deregistration delay of 0 cuts connections at once', async t => {
   await until(isGone)
 })
 
-t.test('a down member gets no traffic until its next check, even when', async t => {
+t.test('a member that is down gets no traffic until its next check, even when', async t => {
   const stateOf2 = () => /member-2 \S+ (\d) (\d) /.exec(runtime('show servers state'))?.[1]
   const monitored = (fall: string) => {
     const options = ['check', 'inter', '600s', 'fall', fall, 'rise', '2']

@@ -201,7 +201,7 @@ for (const { name, bring, mended, text } of drifts) {
   })
 }
 
-t.test('state directory deleted, agent killed: HAProxy serves on, the next agent asks for an apply', async t => {
+t.test('state directory deleted, agent killed: HAProxy keeps serving, the next agent needs an apply', async t => {
   const beats = traffic.beats().length
   sh('rm -rf /run/krater')
   await amphora.killAgent()

@@ -35,7 +35,7 @@ const nic = { mac: MAC, name: 'vip0', mtu: 1500, addresses: [`${OWN}/24`], route
 const lost = { ...nic, vips: [] }
 const held = { ...nic, vips }
 
-/** The agent's answer, by whichever agent runs now. */
+/** The answer of whichever agent runs now. */
 async function ask(request: Record<string, unknown>) {
   const agent = await amphora.connect()
   try {
@@ -65,7 +65,7 @@ async function drained() {
 const inside = (...words: string[]) => amphora.inside('ip', ...words)
 const hasTunnel = () => inside('-o', 'link').includes(TUNNEL)
 
-/** Once the drift check restores a file twice, it has compared everything else in between. */
+/** When the drift check has restored a file twice, it has compared everything else in between. */
 async function compared() {
   const file = '/run/krater/config/current/haproxy.cfg'
   for (const _round of [1, 2]) {
@@ -76,9 +76,12 @@ async function compared() {
 
 const FILE = '/run/krater/handover.json'
 
-/** Takes away a file or directory with what the agent knows of the handover, and waits until it has written that again. */
+/**
+ * Removes a file or directory with the agent's handover state, and waits until the agent has rewritten the
+ * state.
+ */
 async function lose(path: string) {
-  // In one step: files removed one by one may be rewritten meanwhile.
+  // In one step, because the agent may rewrite files that are removed one by one.
   amphora.inside('mv', path, '/run/lost')
   await until(() => [FILE, '/run/krater/agent.sock'].every(amphora.fileExists) || null)
 }
@@ -98,15 +101,15 @@ t.test('a handover', async t => {
     t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
     await amphora.killAgent()
     t.equal(await drained(), null)
-    t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the same tunnel')
+    t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the tunnel is the same')
   })
-  await t.test('is known to the next agent after its files were removed', async t => {
+  await t.test('is known to the next agent after its files are removed', async t => {
     const index = inside('-o', 'link', 'show', TUNNEL).split(':')[0]
     await lose('/run/krater')
     await compared()
     await amphora.killAgent()
     t.match(await ask({ verb: 'handover', handover: leaving(60) }), { ok: true })
-    t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the same tunnel')
+    t.equal(inside('-o', 'link', 'show', TUNNEL).split(':')[0], index, 'the tunnel is the same')
   })
   await t.test('ends by itself and leaves nothing behind', async t => {
     t.match(await ask({ verb: 'handover', handover: leaving(1) }), { ok: true })
@@ -116,7 +119,7 @@ t.test('a handover', async t => {
     t.notMatch(inside('-o', 'addr', 'show', 'dev', 'lo'), VIP)
     t.equal(amphora.inside('cat', '/proc/sys/net/ipv4/conf/vip0/forwarding').trim(), '0')
   })
-  await t.test('makes no tunnel on the amphora that already holds the VIP', async t => {
+  await t.test('creates no tunnel on the amphora that already holds the VIP', async t => {
     await apply({ generation: 3, interfaces: [held] })
     const handover = { ...leaving(60), role: 'taking-over' }
     t.match(await ask({ verb: 'handover', handover }), { ok: true })
@@ -139,17 +142,17 @@ t.test('an amphora that drains', async t => {
     await until(async () => (await amphora.traffic.get('http://127.0.0.1:8080/').catch(() => true)) === true || null)
     t.match(await drained(), { ended: false })
   })
-  await t.test('goes on draining when the agent is killed', async t => {
+  await t.test('keeps draining when the agent is killed', async t => {
     await amphora.killAgent()
     t.match(await drained(), { ended: false })
   })
-  await t.test('goes on draining when its file is removed and the agent is killed', async t => {
+  await t.test('keeps draining when its file is removed and the agent is killed', async t => {
     await lose(FILE)
     await amphora.killAgent()
     t.match(await drained(), { ended: false })
-    await t.rejects(amphora.traffic.get('http://127.0.0.1:8080/'), 'it does not serve again')
+    await t.rejects(amphora.traffic.get('http://127.0.0.1:8080/'), 'HAProxy does not serve again')
   })
-  await t.test('is left alone by the drift check', async t => {
+  await t.test('is not changed by the drift check', async t => {
     const haproxy = async () => (await (await amphora.connect()).ask('status')).haproxy
     const before = await haproxy()
     inside('addr', 'del', `${VIP}/32`, 'dev', 'vip0')
@@ -158,7 +161,7 @@ t.test('an amphora that drains', async t => {
     t.notMatch(inside('-o', 'addr', 'show', 'dev', 'vip0'), VIP)
     t.match(await drained(), { ended: false })
   })
-  await t.test('cuts the rest at the limit, reports their number, and does not serve again', async t => {
+  await t.test('cuts what is left at the limit, reports the number, and does not serve again', async t => {
     t.match(await ask({ verb: 'drain', seconds: 0 }), { ok: true })
     const drain = await until(async () => {
       const drain = await drained()
@@ -210,7 +213,7 @@ t.test('an amphora whose HAProxy is killed during a drain reports the lost conne
     await until(() => drain().underWay.length === 1 || null)
     t.equal(drain().cut, 3)
   })
-  await t.test('all connections are lost with HAProxy, also when the agent dies', async t => {
+  await t.test('all connections are lost with HAProxy, even when the agent dies', async t => {
     await doomed.killAgent()
     agent = await doomed.connect()
     kill((await agent.ask('status')).haproxy.pid)

@@ -76,7 +76,7 @@ const ALL = ['10.66.0.100/32', '10.66.0.11/24', 'fd66::100/128', 'fd66::11/64']
 
 const agent = await amphora.connect()
 
-t.test('an apply waits for an interface plugged later, names it, and serves its VIPs', async t => {
+t.test('an apply waits for an interface that is plugged later, names it, and serves its VIPs', async t => {
   const applied = agent.apply(next([vipInterface()]))
   await new Promise(resolve => setTimeout(resolve, 300))
   plug(VIP_MAC, 'c0')
@@ -159,7 +159,7 @@ t.test('a route that the kernel refuses does not fail the others', async t => {
   t.ok(lines.some(line => line.includes('198.51.100.0/24')))
 })
 
-t.test('addresses, routes and rules removed by hand come back without an apply', async t => {
+t.test('addresses, routes and rules removed by hand are restored without an apply', async t => {
   await agent.apply(next([vipInterface(), memberInterface()]))
   const isWhole = () => addressesOf('vip0').length === ALL.length && amphora.inside('ip', 'rule').includes(VIP)
   amphora.inside('ip', 'addr', 'del', `${VIP}/32`, 'dev', 'vip0')
@@ -236,7 +236,7 @@ ${lines.join('\n')}
       },
     )
   const holdsVip = () => addressesOf('vip0').includes(`${VIP}/32`)
-  // Between two processes there is no file for a moment.
+  // The file is missing for a moment between two processes.
   const PID_FILE = '/run/krater/keepalived.pid'
   const pidOf = () => (amphora.fileExists(PID_FILE) ? Number(amphora.readFile(PID_FILE)) : 0)
 
@@ -254,7 +254,7 @@ ${lines.join('\n')}
   })
 
   await t.test(
-    'a new configuration is taken in without losing the VIP; a change of members does not touch it',
+    'a new configuration is loaded without losing the VIP; a change of members leaves keepalived alone',
     async t => {
       const pid = pidOf()
       t.match(await agent.apply(pair(['  accept'])), { transition: 'runtime' })
@@ -300,25 +300,25 @@ ${lines.join('\n')}
     client.ip('addr', 'add', 'fd66::12/64', 'dev', 'c0', 'nodad')
     await agent.apply(asPair('10.66.0.11', '10.66.0.12'))
     t.match(await askFrom('10.66.0.12', '10.66.0.11'), { status: 200 })
-    t.match(await askFrom('10.66.0.2', VIP), { status: 200 }, 'the same port of a VIP may be a listener’s')
-    t.equal(connects('10.66.0.11'), false, 'a stranger')
+    t.match(await askFrom('10.66.0.2', VIP), { status: 200 }, 'on the VIP, a listener may use the same port')
+    t.equal(connects('10.66.0.11'), false, 'another host cannot connect')
     t.match(rules(), /l4proto (112|vrrp) ip saddr != 10\.66\.0\.12 drop/)
 
     t.match(await agent.apply(asPair('fd66::11', 'fd66::12')), { transition: 'runtime' })
     t.match(await askFrom('fd66::12', '[fd66::11]'), { status: 200 })
     client.ip('addr', 'del', 'fd66::12/64', 'dev', 'c0')
-    t.equal(connects('fd66::11'), false, 'a stranger')
-    t.match(await askFrom('10.66.0.2', '10.66.0.11'), { status: 200 }, 'no longer guarded')
+    t.equal(connects('fd66::11'), false, 'another host cannot connect')
+    t.match(await askFrom('10.66.0.2', '10.66.0.11'), { status: 200 }, 'the former address is no longer protected')
 
     const changes = { pair: { address: '10.66.0.11', peers: ['10.66.0.12'] } }
     const error = await agent.refusal(pair(['  accept'], { bind: '10.66.0.55:9001,127.0.0.1:9001', changes }))
     t.equal(error.code, 'rolled-back')
-    t.match(rules(), 'ip6 daddr fd66::11 ', 'a failed apply leaves the rules as they were')
+    t.match(rules(), 'ip6 daddr fd66::11 ', 'a failed apply does not change the rules')
     await agent.apply(pair(['  accept']))
     t.equal(rules().trim(), '')
   })
 
-  await t.test('agent killed -9: keepalived goes on', async t => {
+  await t.test('agent killed -9: keepalived keeps running', async t => {
     const pid = pidOf()
     await amphora.killAgent()
     const successor = await amphora.connect()

@@ -7,7 +7,7 @@ import type { Haproxy } from '../../../amphora-agent/haproxy/haproxy.js'
 const SESSIONS = 20_000
 const silent = { info: () => {}, warn: () => {}, error: () => {} }
 
-/** A process that ignores TERM, like a hanging worker. */
+/** A process that ignores TERM, like a worker that hangs. */
 async function startStubborn(): Promise<ChildProcess> {
   const child = spawn('bash', ['-c', "trap '' TERM; echo ready; while :; do read -r; done"], { stdio: 'pipe' })
   await once(child.stdout, 'data')
@@ -61,11 +61,15 @@ t.test('an old worker beyond the limit loses its sessions and is killed', async 
 
   await closing
   const left = await inTurn(async () => open.size)
-  t.ok(left > SESSIONS / 2, `a change has its turn while ${left} sessions are still to be closed`)
+  t.ok(left > SESSIONS / 2, `a change gets its turn while ${left} sessions are still open`)
   await once(worker, 'exit')
-  t.equal(worker.signalCode, 'SIGKILL', 'it ignored TERM')
+  t.equal(worker.signalCode, 'SIGKILL', 'the worker ignored TERM')
   t.equal(open.size, 0)
   t.ok(roundTrips < SESSIONS / 50, `${roundTrips} round trips for ${SESSIONS} sessions`)
-  t.same(told, [`${SESSIONS} connections of an old worker of HAProxy: more than 1 of them`], 'it is reported once')
+  t.same(
+    told,
+    [`${SESSIONS} connections of an old worker of HAProxy: more than 1 of them`],
+    'the closing is reported once',
+  )
   t.equal(younger.signalCode, null, 'the younger worker is within the limit')
 })

@@ -84,7 +84,7 @@ t.test('an amphora that takes over', async t => {
     t.equal(memberOf(successor, '2001:db8:1::2'), '2')
   })
 
-  await t.test('is alone allowed to read the tables', async t => {
+  await t.test('is the only one that may read the tables', async t => {
     const readTables = `exec 3<>/dev/tcp/${ADDRESS.old}/${TABLES_PORT}`
     const ask = () => successor.inside('timeout', '1', 'bash', '-c', readTables)
     t.doesNotThrow(ask)
@@ -129,7 +129,7 @@ t.test('an amphora that takes over', async t => {
     await until(() => memberOf(successor, '2001:db8:2::1') === '2' || null, 2_000)
   })
 
-  await t.test('waits ten seconds for an amphora that sends none, and goes on without', async t => {
+  await t.test('waits ten seconds for an amphora that sends none, and continues without them', async t => {
     await apply(successor, 'successor', 5, AMPHORA_ID)
     old.freezeAgent()
     const started = performance.now()

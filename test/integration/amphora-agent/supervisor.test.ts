@@ -43,7 +43,7 @@ t.test('a program adopted from an earlier agent restarts at once when it ends', 
   supervisor.start()
   t.ok(supervisor.pid())
   t.equal(supervisor.pid(), children[1]?.pid)
-  t.equal(ends(), 1, 'its end is reported')
+  t.equal(ends(), 1, 'its end is reported once')
 })
 
 t.test('a program that ends soon after its start counts as a failure', async t => {
@@ -75,7 +75,7 @@ t.test('replacing a program resets its failures', async t => {
   await supervisor.stop()
 })
 
-t.test('the youngest of several is adopted; older ones may still finish connections', async t => {
+t.test('the youngest of several processes is adopted; older ones may still finish connections', async t => {
   const { supervisor, spawnOne, children } = createScene(t)
   const older = identityOf(spawnOne().pid!)!
   // Processes started within one kernel clock tick have the same age.
