@@ -9,6 +9,7 @@ import { impairment } from './007-impairment.js'
 import { warmShares } from './008-warm-shares.js'
 import { actions } from './009-actions.js'
 import { memberKeys } from './010-member-keys.js'
+import { fewerIndexes } from './011-fewer-indexes.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -21,4 +22,5 @@ export const migrations: readonly Migration[] = [
   warmShares,
   actions,
   memberKeys,
+  fewerIndexes,
 ]
