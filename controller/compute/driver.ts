@@ -40,9 +40,8 @@ export type Machine = {
   start?: string
 }
 
-/** What the API shows as flavor and zone of every machine: no driver has machines of several sizes or places yet. */
-export const COMPUTE_FLAVOR = 'namespace'
-export const COMPUTE_ZONE = 'local'
+/** The flavor and the zone of a machine, as the API shows them. */
+export type Placement = { flavor: string; zone: string }
 
 /** A port that is plugged and whose interface stands, and the addresses from which it may send; null for one that an earlier version plugged. */
 export type PluggedPort = { id: string; addresses: readonly string[] | null }
@@ -51,7 +50,7 @@ export type PluggedPort = { id: string; addresses: readonly string[] | null }
 export type ComputeDriver = {
   name: string
   /** Starts the machine when it does not run; a stopped or half-made one is made anew. */
-  create(spec: MachineSpec): Promise<Machine>
+  create(spec: MachineSpec): Promise<Machine & Placement>
   find(amphoraId: string): Promise<Machine | null>
   list(): Promise<Machine[]>
   /** The second opinion on a machine that cannot be heard or reached; null when it does not run, or cannot be looked into. */

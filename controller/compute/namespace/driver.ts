@@ -4,13 +4,14 @@ import type { Logger } from '../../log/log.js'
 import { addressesOf, type Port } from '../../network/driver.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { createQueues } from '../../process/in-turn.js'
-import type { ComputeDriver, Machine, MachineSpec, PluggedPort } from '../driver.js'
+import type { ComputeDriver, Machine, MachineSpec, Placement, PluggedPort } from '../driver.js'
 import { bootDataOf } from './boot-data.js'
 import { assign, enforce, type Limits, release } from './cgroup.js'
 import { inspectMachine } from './inspect-machine.js'
 import { machineDirectory } from './machine-directory.js'
 import { type AccountRange, endMachine, MachineError, sshdListens, startMachine } from './machine-process.js'
 import { namespacesNamed, networkNamespace } from './network-namespace.js'
+import { PLACEMENT } from './placement.js'
 
 export type NamespaceDriverOptions = {
   /** Tells this installation's machines from those of others on the host. */
@@ -53,7 +54,7 @@ export class NamespaceDriver implements ComputeDriver {
     this.#prefix = `krater-${options.instance}-`
   }
 
-  create(spec: MachineSpec): Promise<Machine> {
+  create(spec: MachineSpec): Promise<Machine & Placement> {
     return this.#inTurn(spec.amphoraId, () => this.#create(spec))
   }
 
@@ -163,7 +164,7 @@ export class NamespaceDriver implements ComputeDriver {
     return { amphoraId, computeId: machine.namespace.name, state, ...(start === undefined ? {} : { start }) }
   }
 
-  async #create(spec: MachineSpec): Promise<Machine> {
+  async #create(spec: MachineSpec): Promise<Machine & Placement> {
     const machine = this.#machineOf(spec.amphoraId)
     const started = performance.now()
     if (running(machine) === null) await this.#start(spec, machine)
@@ -173,7 +174,7 @@ export class NamespaceDriver implements ComputeDriver {
     const reachable = await sshdListens(holder)
     const milliseconds = Math.round(performance.now() - started)
     this.#options.log.info({ amphoraId: spec.amphoraId, reachable, milliseconds }, 'machine runs')
-    return { amphoraId: spec.amphoraId, computeId: machine.namespace.name, state: 'running' }
+    return { amphoraId: spec.amphoraId, computeId: machine.namespace.name, state: 'running', ...PLACEMENT }
   }
 
   async #start(spec: MachineSpec, machine: MachineParts): Promise<void> {

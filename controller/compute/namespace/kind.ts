@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import { z } from 'zod'
-import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../driver.js'
 import type { ComputeDriverKind, ComputeGroup } from '../kind.js'
 import type { Limits } from './cgroup.js'
 import { namespaceOptions } from './options.js'
+import { PLACEMENT } from './placement.js'
 
 const ownSettings = z.object(namespaceOptions)
 
@@ -12,8 +12,8 @@ export const namespaceKind: ComputeDriverKind = {
   name: 'namespace',
   runsMachines: true,
   options: namespaceOptions,
-  flavors: [COMPUTE_FLAVOR],
-  zones: [COMPUTE_ZONE],
+  flavors: [PLACEMENT.flavor],
+  zones: [PLACEMENT.zone],
   programs: [
     ['haproxy', 'haproxy'],
     ['keepalived', 'keepalived'],

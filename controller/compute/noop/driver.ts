@@ -1,6 +1,9 @@
 import { addressesOf } from '../../network/driver.js'
 import type { ComputeDriver, Machine, PluggedPort } from '../driver.js'
 
+/** Of every machine: those of the namespace driver, so that flavors written for one work with the other. */
+export const PLACEMENT = { flavor: 'namespace', zone: 'local' } as const
+
 /**
  * Amphorae that are rows only. Every amphora runs at once: also one that this process never made, since after a restart there is
  * nothing that could remember it.
@@ -13,7 +16,7 @@ export function createNoopComputeDriver(): ComputeDriver {
     name: 'noop',
     create: async ({ amphoraId }) => {
       made.add(amphoraId)
-      return running(amphoraId)
+      return { ...running(amphoraId), ...PLACEMENT }
     },
     find: async amphoraId => running(amphoraId),
     list: async () => [...made].map(running),

@@ -1,13 +1,12 @@
-import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../driver.js'
 import type { ComputeDriverKind } from '../kind.js'
-import { createNoopComputeDriver } from './driver.js'
+import { createNoopComputeDriver, PLACEMENT } from './driver.js'
 
 export const noopKind: ComputeDriverKind = {
   name: 'noop',
   runsMachines: false,
   options: {},
-  flavors: [COMPUTE_FLAVOR],
-  zones: [COMPUTE_ZONE],
+  flavors: [PLACEMENT.flavor],
+  zones: [PLACEMENT.zone],
   programs: [],
   check: async () => [],
   open: async () => createNoopComputeDriver(),

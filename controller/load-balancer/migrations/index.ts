@@ -10,6 +10,7 @@ import { warmShares } from './008-warm-shares.js'
 import { actions } from './009-actions.js'
 import { memberKeys } from './010-member-keys.js'
 import { fewerIndexes } from './011-fewer-indexes.js'
+import { machinePlacement } from './012-machine-placement.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -23,4 +24,5 @@ export const migrations: readonly Migration[] = [
   actions,
   memberKeys,
   fewerIndexes,
+  machinePlacement,
 ]

@@ -53,6 +53,8 @@ t.test('converge', async t => {
       lb_network_ip: /^10\.0\.0\./,
       vrrp_interface: /^eth-/,
       compute_id: `c-${amphora.id}`,
+      compute_flavor: 'memory',
+      cached_zone: 'here',
     })
     t.match(amphora.applied_objects, { listeners: [/-/] })
     await scene.addMember(MEMBER_SUBNETS[0])

@@ -194,7 +194,7 @@ export function createAmphoraWorld() {
           const machine: MachineState =
             before?.state === 'running' ? before : { state: 'running', hung: false, cut: false, ...newlyStarted() }
           machines.set(amphoraId, machine)
-          return describe(amphoraId, machine)
+          return { ...describe(amphoraId, machine), flavor: 'memory', zone: 'here' }
         }),
       find: id =>
         call('find', broken, () => {

@@ -85,8 +85,9 @@ t.test('the noop driver', async t => {
   t.test('finds every amphora running, but lists only those that it created', async t => {
     t.same(await driver.find(AMPHORA), machine)
     t.same(await driver.list(), [], 'lists only what it created')
-    t.same(await driver.create(spec), machine)
-    t.same(await driver.create(spec), machine)
+    const created = { ...machine, flavor: 'namespace', zone: 'local' }
+    t.same(await driver.create(spec), created)
+    t.same(await driver.create(spec), created)
     t.same(await driver.list(), [machine])
   })
 

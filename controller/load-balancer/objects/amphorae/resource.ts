@@ -1,4 +1,3 @@
-import { COMPUTE_FLAVOR, COMPUTE_ZONE } from '../../../compute/driver.js'
 import { derived } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { PROJECT, shared } from '../shared-attributes.js'
@@ -33,10 +32,10 @@ export const amphora = defineResource({
     vrrp_interface: derived('text', 'o.vrrp_interface', 'Network interface on the VIP’s network.'),
     vrrp_id: derived('integer', '1::integer', 'Number of the pair.'),
     vrrp_priority: derived('integer', 'o.vrrp_priority', 'Its priority in the pair.'),
-    cached_zone: derived('text', `'${COMPUTE_ZONE}'::text`, 'Zone of the machine.'),
+    cached_zone: derived('text', 'o.cached_zone', 'Zone of the machine.'),
     created_at: shared.createdAt,
     updated_at: shared.updatedAt,
     image_id: derived('uuid', 'NULL::uuid', 'Image of the machine.'),
-    compute_flavor: derived('text', `'${COMPUTE_FLAVOR}'::text`, 'Flavor of the machine.'),
+    compute_flavor: derived('text', 'o.compute_flavor', 'Flavor of the machine.'),
   },
 })

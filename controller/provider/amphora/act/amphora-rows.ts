@@ -91,6 +91,8 @@ export async function insertAmphora(database: Database, claim: Claim, role: Role
 export type AmphoraColumns = Partial<{
   status: string
   compute_id: string
+  compute_flavor: string
+  cached_zone: string
   lb_network_ip: string
   management_port_id: string
   unreachable_since: null

@@ -1,5 +1,5 @@
 import { amphoraIdentity, HEARTBEAT_KEY_ID } from '../../../compute/amphora-identity.js'
-import type { ComputeDriver, Machine, MachineSpec } from '../../../compute/driver.js'
+import type { ComputeDriver, Machine, MachineSpec, Placement } from '../../../compute/driver.js'
 import { type NetworkDriver, PORT_OWNER, type Port } from '../../../network/driver.js'
 import type { AgentConnections } from '../agent/connection.js'
 import { managementPortName } from '../plan/desired-ports.js'
@@ -19,7 +19,11 @@ export type MachineParts = {
   beatIntervalSeconds: number
 }
 
-export type CreatedMachine = { machine: Machine; managementPort: Port; managementAddress: string }
+export type CreatedMachine = {
+  machine: Machine & Placement
+  managementPort: Port
+  managementAddress: string
+}
 
 /**
  * Creates an amphora's management port and running machine. The same amphora id gives the same port, keys and
@@ -67,6 +71,8 @@ export async function createMachine(
 /** Columns of an amphora's row that record its machine. */
 export const machineColumns = ({ machine, managementPort, managementAddress }: CreatedMachine) => ({
   compute_id: machine.computeId,
+  compute_flavor: machine.flavor,
+  cached_zone: machine.zone,
   lb_network_ip: managementAddress,
   management_port_id: managementPort.id,
 })
