@@ -3,6 +3,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'nod
 import { join } from 'node:path'
 import { ConfigurationError } from '../../options/configuration-error.js'
 import { writePrivateFile } from '../../process/private-file.js'
+import { PROCESS_NAMES } from './run-record.js'
 
 /** The path of PostgreSQL's socket in it must fit into 107 bytes. */
 const MAX_STATE_DIRECTORY_LENGTH = 70
@@ -39,12 +40,12 @@ export function ensureStateDirectory(directory: string): void {
 }
 
 /** Files that processes leave when they are started before the first `krater up`. */
-const OUR_REMAINS = /^((up|api|worker|health-manager)\.(log|log\.1|\d+\.json)|\.writable)$/
+const OUR_LEFTOVERS = new RegExp(`^((${PROCESS_NAMES.join('|')})\\.(log|log\\.1|\\d+\\.json)|\\.writable)$`)
 
 /** A folder named like one of Krater's that holds other files, as in /var; null when there is none. */
 export function foreignFolder(directory: string): string | null {
   const isForeign = (name: string) =>
-    existsSync(join(directory, name)) && readdirSync(join(directory, name)).some(file => !OUR_REMAINS.test(file))
+    existsSync(join(directory, name)) && readdirSync(join(directory, name)).some(file => !OUR_LEFTOVERS.test(file))
   return ['log', 'run'].find(isForeign) ?? null
 }
 

@@ -4,7 +4,7 @@ import { writePrivateFile } from '../../process/private-file.js'
 import { identityOf, isAlive, type ProcessIdentity } from '../../process/process-identity.js'
 
 /** `api` is a process that serves several APIs. */
-const PROCESS_NAMES = [
+export const PROCESS_NAMES = [
   'up',
   'api',
   'identity-api',

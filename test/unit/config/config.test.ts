@@ -26,6 +26,7 @@ import {
   loadIdentityCredentialKey,
   loadKeys,
 } from '../../../controller/cli/state-directory/keys.js'
+import { PROCESS_NAMES } from '../../../controller/cli/state-directory/run-record.js'
 import { serviceUrls } from '../../../controller/cli/wiring/service-urls.js'
 import { loadConfiguration, parseConfiguration, stateDirectory } from '../../../controller/config/load.js'
 import { settings, unknownVariables } from '../../../controller/config/settings.js'
@@ -133,6 +134,24 @@ t.test('an unusable state directory is refused with a reason', async t => {
   symlinkSync(foreign, short)
   t.throws(() => ensureStateDirectory(short), /is not Krater's: its folder "log" holds other files/)
   t.same(readdirSync(foreign), ['log'], 'the directory is left unchanged')
+})
+
+t.test('a state directory may hold the log and record of any process', async t => {
+  const parent = mkdtempSync(join(tmpdir(), 'kr-'))
+  t.teardown(() => rmSync(parent, { recursive: true }))
+  for (const name of PROCESS_NAMES) {
+    const directory = join(parent, name)
+    for (const [folder, file] of [
+      ['log', `${name}.log`],
+      ['log', `${name}.log.1`],
+      ['run', `${name}.17.json`],
+    ] as const) {
+      mkdirSync(join(directory, folder), { recursive: true })
+      writeFileSync(join(directory, folder, file), '')
+    }
+    ensureStateDirectory(directory)
+    t.match(instanceId(directory), /^[0-9a-f]{5}$/, name)
+  }
 })
 
 t.test('an instance keeps its id and refuses a malformed one', async t => {
