@@ -72,6 +72,7 @@ export function listenersOf(config: Configuration, healthManagerHost: string | n
       : []),
     { what: 'the load balancer API', setting: 'load_balancer', ...config.load_balancer },
     { what: 'the network API', setting: 'network', ...config.network },
+    { what: 'the key manager API', setting: 'key_manager', ...config.key_manager },
   ].map(({ what, setting, host, port }) => ({ what, setting, protocol: 'tcp' as const, host, port }))
   if (healthManagerHost === null) return tcp
   return [
