@@ -30,6 +30,8 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
   const program = createProgram()
   const directory = () => stateDirectory(program.opts<{ stateDir?: string }>().stateDir, process.env)
   try {
+    // Answers --version before any command is loaded.
+    program.parseOptions([...argv])
     await addCommands(program, commands, argv, async (command, given) => {
       status = (await command.run(directory(), given)) ?? 0
     })
