@@ -31,8 +31,8 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
   const directory = () => stateDirectory(program.opts<{ stateDir?: string }>().stateDir, process.env)
   try {
     // Answers --version before any command is loaded.
-    program.parseOptions([...argv])
-    await addCommands(program, commands, argv, async (command, given) => {
+    const { operands } = program.parseOptions([...argv])
+    await addCommands(program, commands, operands, async (command, given) => {
       status = (await command.run(directory(), given)) ?? 0
     })
     await program.parseAsync([...argv], { from: 'user' })
@@ -67,25 +67,26 @@ function createProgram(): Program {
 type Run = (command: Command, given: Record<string, unknown>) => Promise<void>
 
 /**
- * Adds commands to a group. A command is loaded just before its arguments are parsed. When no command of the group is named, or when `help`
- * is, the whole group is loaded, because help lists arguments and options.
+ * Adds commands to a group. Loads a command just before its arguments are parsed. Loads the whole group if no command of
+ * it is named, because help lists arguments and options.
+ * @param operands words that are neither options nor values of options, from the command's name on
  */
 async function addCommands(
   group: Program,
   entries: readonly Entry[],
-  argv: readonly string[],
+  [named, ...operands]: readonly string[],
   run: Run,
 ): Promise<void> {
-  const isForHelp = argv.includes('help')
-  const isOneNamed = entries.some(({ name }) => argv.includes(name))
+  const isOneNamed = entries.some(({ name }) => name === named)
   const prepare = new Map<Program, () => Promise<void>>()
   for (const entry of entries) {
     const program = group.command(entry.name).description(entry.summary)
     const isGroup = 'commands' in entry
     const load = isGroup
-      ? () => addCommands(program.enablePositionalOptions(), entry.commands, argv, run)
+      ? () => addCommands(program.enablePositionalOptions(), entry.commands, operands, run)
       : async () => configure(program, (await entry.load()).command, run)
-    if (isForHelp || !(isOneNamed || isGroup)) await load()
+    // `help GROUP` prints the group's help without calling the hook below.
+    if (named === 'help' || !(isOneNamed || isGroup)) await load()
     else prepare.set(program, load)
   }
   group.hook('preSubcommand', (_group, program) => prepare.get(program)?.())

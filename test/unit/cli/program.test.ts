@@ -13,6 +13,19 @@ async function outputOf(t: Test, ...words: string[]): Promise<string> {
     .join('')
 }
 
+t.test('a state directory named like a command does not change the help', async t => {
+  const help = await outputOf(t, '--help')
+  t.match(help, /demo +create a load balancer/)
+  t.match(help, /down \[options\]/)
+  t.equal(await outputOf(t, '--state-dir', 'demo', '--help'), help)
+  const groupHelp = await outputOf(t, 'amphora', '--help')
+  t.match(groupHelp, 'show <id>')
+  t.equal(await outputOf(t, '--state-dir', 'list', 'amphora', '--help'), groupHelp)
+  t.equal(await outputOf(t, 'help', 'amphora'), groupHelp)
+  t.equal(await outputOf(t, 'amphora', 'help'), groupHelp)
+  t.match(await outputOf(t, 'help', 'down'), '--all')
+})
+
 t.test('the version is printed without loading a command', async t => {
   const loaded = commands.flatMap(entry => ('load' in entry ? [t.capture(entry, 'load', entry.load)] : []))
   const count = () => loaded.flatMap(calls => calls()).length
