@@ -19,56 +19,56 @@ import {
 import type { DistinguishedName } from './encoding/distinguished-name.js'
 import { decodeGeneralNames, type GeneralName } from './encoding/general-names.js'
 import { decodeName, encodeName } from './encoding/name-encoding.js'
-import { derOfPem } from './encoding/pem.js'
+import { decodePem } from './encoding/pem.js'
 import { extensionsIn, OID, subjectAltName } from './extensions.js'
 import { InvalidX509 } from './invalid-x509.js'
 import { type PublicKey, publicKeyOf, readPublicKey } from './public-key.js'
 import { isSignedBy, signed } from './signing.js'
 
 const EXTENSION_REQUEST = '1.2.840.113549.1.9.14'
-/** A request for a hundred names under an RSA key of 8192 bits is shorter. */
-const MOST_BYTES = 32_768
+/** Longer than a request for 100 names with an RSA key of 8192 bits. */
+const MAX_BYTES = 32_768
 
-/** What a verified request asks to be certified. Whatever else it asks for is not granted. */
+/** The content of a verified request that a CA may certify; the rest of the request is ignored. */
 export type CertificateRequest = {
   subject: DistinguishedName
-  /** The subject as the request holds it, to be certified without a change. */
+  /** The subject exactly as in the request, to be certified unchanged. */
   encodedSubject: Asn1
   publicKey: PublicKey
   alternativeNames: readonly GeneralName[]
 }
 
 /**
- * Reads a PKCS#10 request that anybody may have written, and verifies that it was signed with the key that it is for.
+ * Reads an untrusted PKCS#10 request and verifies its signature with the key in the request.
  * @param bytes PEM or DER
- * @throws InvalidX509 that says what is wrong
+ * @throws InvalidX509 with the fault
  */
 export function readCertificateRequest(bytes: Buffer): CertificateRequest {
-  if (bytes.length > 2 * MOST_BYTES) throw tooLong()
+  if (bytes.length > 2 * MAX_BYTES) throw tooLong()
   const der = bytes.includes('-----BEGIN ')
-    ? derOfPem(decodeUtf8(bytes) ?? '', ['CERTIFICATE REQUEST', 'NEW CERTIFICATE REQUEST'], 'certificate request')
+    ? decodePem(decodeUtf8(bytes) ?? '', ['CERTIFICATE REQUEST', 'NEW CERTIFICATE REQUEST'], 'certificate request')
     : bytes
-  if (der.length > MOST_BYTES) throw tooLong()
+  if (der.length > MAX_BYTES) throw tooLong()
   const [content, algorithm, signatureBits] = sequenceIn(readDer(der, 'certificate request')) ?? []
   const [version, encodedSubject, keyInfo, attributes] = sequenceIn(content) ?? []
   const signature = bitStringIn(signatureBits)
   if (content === undefined || encodedSubject === undefined || signature === null || smallIntegerIn(version) !== 0) {
-    throw new InvalidX509('This is no PKCS#10 certificate request.')
+    throw new InvalidX509('This is not a PKCS#10 certificate request.')
   }
   const publicKey = readPublicKey(keyInfo)
   const algorithmOid = objectIdentifierIn(sequenceIn(algorithm)?.[0])
   if (!isSignedBy(writeDer(content), algorithmOid, signature, publicKey.key)) {
-    throw new InvalidX509('The signature of the certificate request is not right, or of a kind that is not supported.')
+    throw new InvalidX509('The signature of the certificate request is invalid, or its algorithm is not supported.')
   }
   const subject = decodeName(encodedSubject)
   const alternativeNames = alternativeNamesIn(attributes)
   if (subject.length === 0 && alternativeNames.length === 0) {
-    throw new InvalidX509('The certificate request names no subject.')
+    throw new InvalidX509('The certificate request has neither a subject nor subject alternative names.')
   }
   return { subject, encodedSubject, publicKey, alternativeNames }
 }
 
-const tooLong = () => new InvalidX509(`A certificate request has at most ${MOST_BYTES} bytes.`)
+const tooLong = () => new InvalidX509(`A certificate request has at most ${MAX_BYTES} bytes.`)
 
 function alternativeNamesIn(attributes: Asn1 | undefined): GeneralName[] {
   for (const attribute of taggedIn(attributes, 0) ?? []) {
@@ -82,7 +82,7 @@ function alternativeNamesIn(attributes: Asn1 | undefined): GeneralName[] {
   return []
 }
 
-/** Writes a request, as DER. */
+/** DER of a PKCS#10 request. */
 export function writeCertificateRequest(
   subject: DistinguishedName,
   privateKey: KeyObject,

@@ -12,14 +12,14 @@ import {
   time,
   writeDer,
 } from './encoding/asn1.js'
-import { derOfPem } from './encoding/pem.js'
+import { decodePem } from './encoding/pem.js'
 import { extensionsIn, OID, pathLengthIn } from './extensions.js'
 import type { PublicKey } from './public-key.js'
 import { algorithmIdentifier, signed } from './signing.js'
 
 const SERIAL_BYTES = 16
 
-/** A certificate to be written. */
+/** The content of a new certificate. */
 export type CertificateContent = {
   /** Big-endian, positive. */
   serial: Buffer
@@ -31,7 +31,7 @@ export type CertificateContent = {
   extensions: readonly Asn1[]
 }
 
-/** An X.509 version 3 certificate, as DER. @param issuerKey private key of the issuer */
+/** DER of an X.509 version 3 certificate. @param issuerKey private key of the issuer */
 export function writeCertificate(content: CertificateContent, issuerKey: KeyObject): Buffer {
   const unsigned = sequence(
     tagged(0, integer(2)),
@@ -46,14 +46,17 @@ export function writeCertificate(content: CertificateContent, issuerKey: KeyObje
   return writeDer(signed(unsigned, issuerKey))
 }
 
-/** A serial number that nobody can guess and that no other certificate has. */
+/** A random serial number: unpredictable, and unique because of its 128 bits. */
 export const randomSerial = (): Buffer => randomBytes(SERIAL_BYTES)
 
 /** A serial number as text: 32 hexadecimal digits. */
 export const serialText = (serial: Buffer): string => serial.toString('hex')
 
-/** The text of a serial number in the ways that tools write it (upper case, colons, without leading zeros); null for what is none. */
-export function readSerialText(text: string): string | null {
+/**
+ * Normalises a serial number as tools print it (upper case, colons, no leading zeros) to `serialText` form;
+ * null for other text.
+ */
+export function parseSerialText(text: string): string | null {
   const digits = text
     .toLowerCase()
     .replace(/:/g, '')
@@ -61,19 +64,19 @@ export function readSerialText(text: string): string | null {
   return /^[0-9a-f]{1,32}$/.test(digits) ? digits.padStart(2 * SERIAL_BYTES, '0') : null
 }
 
-/** What a CA must know of its own certificate. */
+/** What a CA needs from its own certificate. */
 export type CaCertificate = {
   subject: Asn1
   keyIdentifier: Buffer
-  /** How many CAs may stand below it one after the other. */
+  /** How many levels of CAs may follow below it. */
   pathLength: number
   notBefore: Date
   notAfter: Date
 }
 
-/** @param pem of a CA certificate that was written here */
+/** @param pem a CA certificate written by `writeCertificate` */
 export function readCaCertificate(pem: string): CaCertificate {
-  const der = derOfPem(pem, ['CERTIFICATE'], 'CA certificate')
+  const der = decodePem(pem, ['CERTIFICATE'], 'CA certificate')
   const members = sequenceIn(sequenceIn(readDer(der, 'CA certificate'))?.[0]) ?? []
   const extensions = extensionsIn(
     taggedIn(
@@ -88,7 +91,7 @@ export function readCaCertificate(pem: string): CaCertificate {
   const keyIdentifier =
     encodedIdentifier === undefined ? null : octetStringIn(readDer(encodedIdentifier, 'key identifier'))
   if (subject === undefined || pathLength === null || keyIdentifier === null) {
-    throw new Error('A stored CA certificate is none.')
+    throw new Error('The stored CA certificate is invalid.')
   }
   const { validFrom, validTo } = new X509Certificate(der)
   return { subject, keyIdentifier, pathLength, notBefore: new Date(validFrom), notAfter: new Date(validTo) }

@@ -5,8 +5,8 @@ import { InvalidX509 } from './invalid-x509.js'
 
 const PBES2 = '1.2.840.113549.1.5.13'
 const PBKDF2 = '1.2.840.113549.1.5.12'
-/** More would hold the process up for seconds. */
-const MOST_ITERATIONS = 1_000_000
+/** More would block the process for seconds. */
+const MAX_ITERATIONS = 1_000_000
 
 type Cipher = { name: string; keyBytes: number; ivBytes: number }
 
@@ -27,26 +27,26 @@ const CIPHERS: Readonly<Record<string, Cipher>> = {
   '1.2.840.113549.3.7': { name: 'des-ede3-cbc', keyBytes: 24, ivBytes: 8 },
 }
 
-/** Whether this is an EncryptedPrivateKeyInfo: a private key that is not encrypted begins with its version. */
+/** Whether this is an EncryptedPrivateKeyInfo; an unencrypted private key begins with its version instead. */
 export const isEncryptedKey = (info: Asn1): boolean => sequenceIn(sequenceIn(info)?.[0]) !== null
 
 /**
- * Decrypts the EncryptedPrivateKeyInfo of a PKCS#8 key that anybody may have written. It is done here so that what is inside can be looked at before
- * any mathematics is done with it. Takes up to seconds, in which this thread does nothing else.
- * @returns what the passphrase makes of it, which is garbage when it is another one than the key's
- * @throws InvalidX509 for an encryption whose cost is not known to be small, or that the passphrase does not fit
+ * Decrypts the EncryptedPrivateKeyInfo of an untrusted PKCS#8 key. Done here rather than by OpenSSL, so that
+ * the content can be checked before any arithmetic with the key. Blocks this thread for up to seconds.
+ * @returns the decrypted bytes; a wrong passphrase may give garbage
+ * @throws InvalidX509 for an encryption whose cost has no small limit, and for most wrong passphrases
  */
 export function decryptKey(info: Asn1, passphrase: string | null): Buffer {
   const encryption = encryptionOf(info)
   const { salt, iterations, cipher, digest } = encryption
-  return open(encryption, pbkdf2Sync(required(passphrase), salt, iterations, cipher.keyBytes, digest))
+  return open(encryption, pbkdf2Sync(requirePassphrase(passphrase), salt, iterations, cipher.keyBytes, digest))
 }
 
-/** The same by a native thread, while this one goes on. */
-export async function decryptKeyAside(info: Asn1, passphrase: string | null): Promise<Buffer> {
+/** The same on a native thread, without blocking this one. */
+export async function decryptKeyAsync(info: Asn1, passphrase: string | null): Promise<Buffer> {
   const encryption = encryptionOf(info)
   const { salt, iterations, cipher, digest } = encryption
-  return open(encryption, await derive(required(passphrase), salt, iterations, cipher.keyBytes, digest))
+  return open(encryption, await derive(requirePassphrase(passphrase), salt, iterations, cipher.keyBytes, digest))
 }
 
 const derive = promisify(pbkdf2)
@@ -65,18 +65,18 @@ function encryptionOf(info: Asn1): Encryption {
   const [salt, iv, bytes] = [saltValue, initialVector, encrypted].map(octetStringIn)
   const isKnown = objectIdentifierIn(scheme) === PBES2 && objectIdentifierIn(derivationOid) === PBKDF2
   if (!isKnown || cipher === undefined || digest === undefined || !salt || !bytes || iv?.length !== cipher.ivBytes) {
-    throw new InvalidX509('The private key is encrypted in a way that is not supported; PBES2 with PBKDF2 is.')
+    throw new InvalidX509('The encryption of the private key is not supported; use PBES2 with PBKDF2.')
   }
   const iterations = smallIntegerIn(rounds)
-  if (iterations === null || iterations > MOST_ITERATIONS) {
-    throw new InvalidX509(`The private key is encrypted with more than ${MOST_ITERATIONS} iterations.`)
+  if (iterations === null || iterations > MAX_ITERATIONS) {
+    throw new InvalidX509(`The private key is encrypted with more than ${MAX_ITERATIONS} iterations.`)
   }
   if (iterations === 0) throw unreadable()
   return { salt, iterations, digest, cipher, iv, bytes }
 }
 
-function required(passphrase: string | null): string {
-  if (passphrase === null) throw new InvalidX509('The private key is encrypted, and the container holds no passphrase.')
+function requirePassphrase(passphrase: string | null): string {
+  if (passphrase === null) throw new InvalidX509('The private key is encrypted, but the container has no passphrase.')
   return passphrase
 }
 
@@ -91,7 +91,10 @@ function open({ cipher, iv, bytes }: Encryption, key: Buffer): Buffer {
 
 const unreadable = () => new InvalidX509('The private key cannot be read.')
 
-/** Behind salt and iterations: the length of the key, which the cipher has told, and the pseudo-random function; both may be left out. */
+/**
+ * After salt and iterations come the key length, known from the cipher, and the pseudo-random function; both
+ * are optional.
+ */
 function pseudoRandomFunctionIn(rest: readonly Asn1[]): string {
   const algorithm = sequenceIn(rest.at(-1))
   return algorithm === null ? HMAC_SHA1 : (objectIdentifierIn(algorithm[0]) ?? '')

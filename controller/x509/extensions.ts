@@ -34,7 +34,7 @@ export function extension(oid: string, value: Asn1, { critical = false } = {}): 
   return sequence(objectIdentifier(oid), ...(critical ? [booleanValue(true)] : []), octetString(writeDer(value)))
 }
 
-/** @param pathLength of a CA: how many CAs may stand below it one after the other; null for what is no CA */
+/** @param pathLength of a CA: how many levels of CAs may follow below it; null if the certificate is not a CA's */
 export const basicConstraints = (pathLength: number | null): Asn1 =>
   extension(
     OID.basicConstraints,
@@ -58,11 +58,11 @@ export const subjectKeyIdentifier = (identifier: Buffer): Asn1 =>
 export const authorityKeyIdentifier = (identifier: Buffer): Asn1 =>
   extension(OID.authorityKeyIdentifier, sequence(taggedBytes(0, identifier)))
 
-/** @param critical when the subject has no other name */
+/** @param critical required if the subject is empty */
 export const subjectAltName = (names: readonly GeneralName[], critical: boolean): Asn1 =>
   extension(OID.subjectAltName, encodeGeneralNames(names), { critical })
 
-/** @param permitted bases of subtrees, each a GeneralName; names of a kind that is not among them are free */
+/** @param permitted bases of subtrees, each a GeneralName; kinds of names without a base are not restricted */
 export const nameConstraints = (permitted: readonly Asn1[], excluded: readonly Asn1[]): Asn1 => {
   const part = (number: number, bases: readonly Asn1[]) =>
     bases.length === 0 ? [] : [tagged(number, ...bases.map(base => sequence(base)))]
@@ -75,7 +75,7 @@ export const crlDistributionPoint = (url: string): Asn1 =>
     sequence(sequence(tagged(0, tagged(0, taggedBytes(6, Buffer.from(url, 'ascii')))))),
   )
 
-/** The content of each extension in a list of them, by its object identifier; null when the list cannot be read. */
+/** The content of each extension, by object identifier; null if the list is malformed or has duplicates. */
 export function extensionsIn(list: Asn1 | undefined): ReadonlyMap<string, Buffer> | null {
   const members = sequenceIn(list)
   if (members === null) return null
@@ -90,7 +90,7 @@ export function extensionsIn(list: Asn1 | undefined): ReadonlyMap<string, Buffer
   return found
 }
 
-/** The path length of basic constraints: null for what is no CA, Infinity without a limit. */
+/** The path length in basic constraints: null if it is not a CA, Infinity if there is no limit. */
 export function pathLengthIn(constraints: Asn1): number | null {
   const [isCa, length] = sequenceIn(constraints) ?? []
   if (isCa === undefined) return null

@@ -1,2 +1,5 @@
-/** Something that a client gave (a certificate request, a name, a key) cannot be used; the message says why and may be shown. */
+/**
+ * Input from a client (a certificate request, a name, a key) is invalid. The message says why and may be
+ * shown to the client.
+ */
 export class InvalidX509 extends Error {}

@@ -4,7 +4,7 @@ import { integer, objectIdentifier, readDer, sequence, setOf, tagged, writeDer }
 const oid = (name: 'data' | 'signedData') => objectIdentifier(String(forge.pki.oids[name]))
 
 /**
- * Certificates as PKCS#7: a SignedData that nobody signed, which is how a chain is passed on. As DER.
+ * DER of a PKCS#7 SignedData without signatures, the usual container for a chain of certificates.
  * @param certificates DER of each
  */
 export function writeCertificateBag(certificates: readonly Buffer[]): Buffer {

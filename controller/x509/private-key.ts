@@ -1,11 +1,11 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { type Asn1, decodeUtf8, integerBytesIn, objectIdentifierIn, readDer, sequenceIn } from './encoding/asn1.js'
-import { derOfPem } from './encoding/pem.js'
-import { decryptKey, decryptKeyAside, isEncryptedKey } from './encrypted-private-key.js'
+import { decodePem } from './encoding/pem.js'
+import { decryptKey, decryptKeyAsync, isEncryptedKey } from './encrypted-private-key.js'
 import { InvalidX509 } from './invalid-x509.js'
 import { bitsIn, KEY_ALGORITHMS, KEY_KINDS, publicKeyOf, readPublicKey } from './public-key.js'
 
-/** What the PEM of a private key may be called, with the structure inside. */
+/** PEM labels of private keys, with the structure inside. */
 const STRUCTURES = {
   'ENCRYPTED PRIVATE KEY': 'pkcs8',
   'PRIVATE KEY': 'pkcs8',
@@ -15,71 +15,76 @@ const STRUCTURES = {
 
 const LABELS = ['ENCRYPTED PRIVATE KEY', 'PRIVATE KEY', 'RSA PRIVATE KEY', 'EC PRIVATE KEY'] as const
 
-/** An RSA key of 8192 bits is a fifth of it. */
-const MOST_BYTES = 32_768
+/** An RSA key of 8192 bits takes a fifth of this. */
+const MAX_BYTES = 32_768
 /** Version, modulus, two exponents, two primes with an exponent each, and their coefficient. */
-const RSA_NUMBERS = 9
+const RSA_MEMBERS = 9
 
 /**
- * Reads a private key that anybody may have stored: PEM or DER of PKCS#8, or PEM of the older forms. Kind and sizes are checked before any
- * mathematics is done with it. Takes up to seconds when it is encrypted, in which this thread does nothing else.
+ * Reads an untrusted private key: PEM or DER of PKCS#8, or PEM of PKCS#1 or SEC 1. Checks algorithm and sizes
+ * before any arithmetic with the key. An encrypted key blocks this thread for up to seconds.
  * @param passphrase of an encrypted key
- * @throws InvalidX509 when it cannot be read with this passphrase, or is a key that must not be certified
+ * @throws InvalidX509 if this passphrase does not open it, or if the key is not supported
  */
 export function readPrivateKey(stored: Buffer, passphrase: string | null): KeyObject {
-  const form = formOf(stored)
-  if (form.kind === 'encrypted') return usable(fromPkcs8(decryptKey(form.info, passphrase)))
-  return usable(fromOther(form, passphrase))
+  const format = formatOf(stored)
+  if (format.kind === 'encrypted') return requireSupported(readPkcs8(decryptKey(format.info, passphrase)))
+  return requireSupported(readOther(format, passphrase))
 }
 
-/** The same, while this thread goes on: a key that is encrypted takes a native one. */
-export async function readPrivateKeyAside(stored: Buffer, passphrase: string | null): Promise<KeyObject> {
-  const form = formOf(stored)
-  if (form.kind === 'encrypted') return usable(fromPkcs8(await decryptKeyAside(form.info, passphrase)))
-  return usable(fromOther(form, passphrase))
+/** The same, but derives the key of an encrypted one on a native thread, without blocking this one. */
+export async function readPrivateKeyAsync(stored: Buffer, passphrase: string | null): Promise<KeyObject> {
+  const format = formatOf(stored)
+  if (format.kind === 'encrypted') return requireSupported(readPkcs8(await decryptKeyAsync(format.info, passphrase)))
+  return requireSupported(readOther(format, passphrase))
 }
 
-type OtherForm = { kind: 'older encrypted'; text: string } | { kind: 'pkcs8' | 'pkcs1' | 'sec1'; der: Buffer }
+type OtherFormat = { kind: 'traditional encrypted'; text: string } | { kind: 'pkcs8' | 'pkcs1' | 'sec1'; der: Buffer }
 
-type Form = { kind: 'encrypted'; info: Asn1 } | OtherForm
+type Format = { kind: 'encrypted'; info: Asn1 } | OtherFormat
 
-function formOf(stored: Buffer): Form {
-  if (stored.length > MOST_BYTES) throw new InvalidX509(`A private key has at most ${MOST_BYTES} bytes.`)
+function formatOf(stored: Buffer): Format {
+  if (stored.length > MAX_BYTES) throw new InvalidX509(`A private key has at most ${MAX_BYTES} bytes.`)
   const text = stored.includes('-----BEGIN ') ? decodeUtf8(stored) : null
-  if (text?.includes('Proc-Type:')) return { kind: 'older encrypted', text }
+  if (text?.includes('Proc-Type:')) return { kind: 'traditional encrypted', text }
   const label = LABELS.find(each => text?.includes(`-----BEGIN ${each}-----`)) ?? 'PRIVATE KEY'
-  const der = text === null ? stored : derOfPem(text, [label], 'private key')
+  const der = text === null ? stored : decodePem(text, [label], 'private key')
   const kind = STRUCTURES[label]
   if (kind !== 'pkcs8') return { kind, der }
   const info = readDer(der, 'private key')
   return isEncryptedKey(info) ? { kind: 'encrypted', info } : { kind, der }
 }
 
-function fromOther(form: OtherForm, passphrase: string | null): KeyObject {
-  if (form.kind === 'older encrypted') return decodeOlderEncrypted(form.text, passphrase)
-  return form.kind === 'pkcs8' ? fromPkcs8(form.der) : create({ key: form.der, format: 'der', type: form.kind })
+function readOther(format: OtherFormat, passphrase: string | null): KeyObject {
+  if (format.kind === 'traditional encrypted') return readTraditionalEncrypted(format.text, passphrase)
+  return format.kind === 'pkcs8'
+    ? readPkcs8(format.der)
+    : createKey({ key: format.der, format: 'der', type: format.kind })
 }
 
-function usable(key: KeyObject): KeyObject {
+function requireSupported(key: KeyObject): KeyObject {
   readPublicKey(publicKeyOf(key).info)
-  if (key.asymmetricKeyType === 'rsa') requireUsableNumbers(key)
+  if (key.asymmetricKeyType === 'rsa') requireConsistentNumbers(key)
   return key
 }
 
-/** The older encrypted form derives its key in one round; the newer one goes by other labels, and its rounds are counted. */
-function decodeOlderEncrypted(text: string, passphrase: string | null): KeyObject {
+/**
+ * The traditional encryption derives its key in one round, so it needs no limit of iterations; PKCS#8 has
+ * other labels.
+ */
+function readTraditionalEncrypted(text: string, passphrase: string | null): KeyObject {
   const blocks = text.split('-----BEGIN ')
-  if (blocks.length !== 2) throw new InvalidX509('There is more than one private key.')
+  if (blocks.length !== 2) throw new InvalidX509('The private key has more than one PEM block.')
   if (!/^(RSA|EC) PRIVATE KEY-----/.test(blocks[1] ?? '')) throw unreadable()
-  return create({ key: text, format: 'pem', ...(passphrase === null ? {} : { passphrase }) })
+  return createKey({ key: text, format: 'pem', ...(passphrase === null ? {} : { passphrase }) })
 }
 
-function fromPkcs8(plain: Buffer): KeyObject {
+function readPkcs8(plain: Buffer): KeyObject {
   requireKnownAlgorithm(plain)
-  return create({ key: plain, format: 'der', type: 'pkcs8' })
+  return createKey({ key: plain, format: 'der', type: 'pkcs8' })
 }
 
-/** Of keys of some other algorithms the public half is computed as soon as they are read, whatever the size of their numbers. */
+/** For some other algorithms, reading a key computes its public half at once, whatever the size of its numbers. */
 function requireKnownAlgorithm(der: Buffer): void {
   const algorithm = sequenceIn(readDecrypted(der)?.[1])
   if (algorithm === null) throw unreadable()
@@ -96,7 +101,7 @@ function readDecrypted(der: Buffer) {
   }
 }
 
-function create(input: Parameters<typeof createPrivateKey>[0]): KeyObject {
+function createKey(input: Parameters<typeof createPrivateKey>[0]): KeyObject {
   try {
     return createPrivateKey(input)
   } catch {
@@ -107,17 +112,18 @@ function create(input: Parameters<typeof createPrivateKey>[0]): KeyObject {
 const unreadable = () => new InvalidX509('The private key cannot be read.')
 
 /**
- * OpenSSL signs with primes and exponents as they are: those that are longer than the modulus would hold the process up for minutes.
+ * OpenSSL signs with primes and exponents as they are; if they were longer than the modulus, that would block
+ * the process for minutes.
  * @throws InvalidX509
  */
-function requireUsableNumbers(key: KeyObject): void {
+function requireConsistentNumbers(key: KeyObject): void {
   const members = sequenceIn(readDer(key.export({ format: 'der', type: 'pkcs1' }), 'private key')) ?? []
   const numbers = members.map(integerBytesIn)
   const [, modulus = null, , , first = null, second = null] = numbers
   const isLong = numbers.some(number => bitsIn(number) > bitsIn(modulus))
-  if (members.length !== RSA_NUMBERS || isLong || numberIn(first) * numberIn(second) !== numberIn(modulus)) {
-    throw new InvalidX509('The numbers of the RSA key do not belong together.')
+  if (members.length !== RSA_MEMBERS || isLong || toBigInt(first) * toBigInt(second) !== toBigInt(modulus)) {
+    throw new InvalidX509('The numbers of the RSA key are inconsistent.')
   }
 }
 
-const numberIn = (bytes: Buffer | null): bigint => BigInt(`0x${bytes?.toString('hex') || '0'}`)
+const toBigInt = (bytes: Buffer | null): bigint => BigInt(`0x${bytes?.toString('hex') || '0'}`)

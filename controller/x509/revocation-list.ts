@@ -3,7 +3,7 @@ import { type Asn1, enumerated, integer, sequence, tagged, time, writeDer } from
 import { authorityKeyIdentifier, extension, OID } from './extensions.js'
 import { algorithmIdentifier, signed } from './signing.js'
 
-/** Why a certificate was revoked, with the number that revocation lists give it. */
+/** Revocation reasons, with their CRLReason of RFC 5280. */
 export const REVOCATION_REASONS = {
   unspecified: 0,
   keyCompromise: 1,
@@ -23,14 +23,14 @@ export type RevokedCertificate = { serial: Buffer; at: Date; reason: RevocationR
 export type RevocationListContent = {
   issuer: Asn1
   issuerKeyIdentifier: Buffer
-  /** Greater than that of every list before. */
+  /** Greater than that of every earlier list. */
   number: number
   thisUpdate: Date
   nextUpdate: Date
   revoked: readonly RevokedCertificate[]
 }
 
-/** A version 2 CRL, as DER. */
+/** DER of a version 2 CRL. */
 export function writeRevocationList(content: RevocationListContent, issuerKey: KeyObject): Buffer {
   const unsigned = sequence(
     integer(1),
@@ -38,7 +38,7 @@ export function writeRevocationList(content: RevocationListContent, issuerKey: K
     content.issuer,
     time(content.thisUpdate),
     time(content.nextUpdate),
-    // An empty list must be left out.
+    // RFC 5280 forbids an empty list.
     ...(content.revoked.length > 0 ? [sequence(...content.revoked.map(entryOf))] : []),
     tagged(
       0,
@@ -48,7 +48,7 @@ export function writeRevocationList(content: RevocationListContent, issuerKey: K
   return writeDer(signed(unsigned, issuerKey))
 }
 
-/** The reason "unspecified" is left out, as RFC 5280 asks for. */
+/** Omits the reason "unspecified", as RFC 5280 recommends. */
 const entryOf = ({ serial, at, reason }: RevokedCertificate): Asn1 =>
   sequence(
     integer(serial),

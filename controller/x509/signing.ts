@@ -12,28 +12,28 @@ const ALGORITHMS: readonly SignatureAlgorithm[] = [
   { oid: '1.2.840.10045.4.3.4', digest: 'sha512', keyType: 'ec' },
 ]
 
-/** RSA signs with SHA-256, EC with the digest as long as its curve. */
+/** SHA-256 for RSA; for EC the digest that matches the curve. */
 function algorithmFor(key: KeyObject): SignatureAlgorithm {
   const curve = key.asymmetricKeyDetails?.namedCurve
   const digest = curve === 'secp384r1' ? 'sha384' : curve === 'secp521r1' ? 'sha512' : 'sha256'
   const found = ALGORITHMS.find(known => known.keyType === key.asymmetricKeyType && known.digest === digest)
-  if (found === undefined) throw new Error(`A ${key.asymmetricKeyType} key cannot sign certificates.`)
+  if (found === undefined) throw new Error(`Keys of type ${key.asymmetricKeyType} cannot sign certificates.`)
   return found
 }
 
-/** The AlgorithmIdentifier of the signatures of a key. */
+/** The AlgorithmIdentifier of signatures with a key. */
 export function algorithmIdentifier(key: KeyObject): Asn1 {
   const { oid, keyType } = algorithmFor(key)
   return sequence(objectIdentifier(oid), ...(keyType === 'rsa' ? [nullValue()] : []))
 }
 
-/** The structure that certificates, certificate requests and revocation lists share: what is signed, how, and the signature. */
+/** The common structure of certificates, certificate requests and revocation lists: content, algorithm, signature. */
 export function signed(content: Asn1, key: KeyObject): Asn1 {
   const signature = sign(algorithmFor(key).digest, writeDer(content), key)
   return sequence(content, algorithmIdentifier(key), bitString(signature))
 }
 
-/** Whether a signature is right; false also for algorithms that are not known or do not go with the key. */
+/** Whether a signature is valid; also false if the algorithm is unknown or does not fit the key. */
 export function isSignedBy(content: Buffer, algorithm: string | null, signature: Buffer, key: KeyObject): boolean {
   const known = ALGORITHMS.find(({ oid }) => oid === algorithm)
   if (known === undefined || known.keyType !== key.asymmetricKeyType) return false

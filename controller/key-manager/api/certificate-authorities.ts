@@ -6,7 +6,7 @@ import { execute, many, maybeOne, one } from '../../database/query.js'
 import { and, type Fragment, identifier, sql } from '../../database/sql.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/errors.js'
-import { pemOf } from '../../x509/encoding/pem.js'
+import { encodePem } from '../../x509/encoding/pem.js'
 import { acceptedType } from '../certificate-authorities/accept.js'
 import { LIVE_AUTHORITY, storeAuthority } from '../certificate-authorities/authority.js'
 import { AUTHORITY_JSON } from '../certificate-authorities/authority-json.js'
@@ -307,7 +307,7 @@ async function sendRevocationList({ database, caBackends }: ApiService, call: Ca
   const crl = await backendOf(caBackends, pluginName).revocationList(id)
   if (crl === null) throw notFound('The certificate authority has no revocation list.')
   const type = acceptedType(call.header('Accept'), [CRL_TYPE, PEM_FILE, 'text/plain'])
-  return type === null || type === CRL_TYPE ? sent(CRL_TYPE, crl) : sent(type, pemOf('X509 CRL', crl))
+  return type === null || type === CRL_TYPE ? sent(CRL_TYPE, crl) : sent(type, encodePem('X509 CRL', crl))
 }
 
 async function showPreferred({ database }: ApiService, call: Call): Promise<Answer> {

@@ -2,7 +2,7 @@ import { one } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
 import { badRequest } from '../../http/errors.js'
-import { certificatesIn, pemOf } from '../../x509/encoding/pem.js'
+import { certificatesIn, encodePem } from '../../x509/encoding/pem.js'
 import { writeCertificateBag } from '../../x509/pkcs7.js'
 import { type Actor, auditInsert } from '../audit/record.js'
 import type { Sealed } from '../crypto/keyring.js'
@@ -86,4 +86,4 @@ async function insertAuthority(
 
 const FOREIGN_KEY_VIOLATION = '23503'
 
-const pkcs7Of = (chain: string): string => pemOf('PKCS7', writeCertificateBag(certificatesIn(chain)))
+const pkcs7Of = (chain: string): string => encodePem('PKCS7', writeCertificateBag(certificatesIn(chain)))

@@ -5,7 +5,7 @@ import { sql } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { decodeUtf8 } from '../../x509/encoding/asn1.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
-import { readPrivateKeyAside } from '../../x509/private-key.js'
+import { readPrivateKeyAsync } from '../../x509/private-key.js'
 import { recordAudit } from '../audit/record.js'
 import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../crypto/keyring.js'
 import { actorOf } from '../orders/order.js'
@@ -113,5 +113,5 @@ export async function openStoredKey(
   const privateKey = payloadOf('private_key')
   const passphrase = payloadOf('private_key_passphrase')
   if (privateKey === undefined) throw new InvalidX509(NO_KEY)
-  return { key: await readPrivateKeyAside(privateKey, passphrase === undefined ? null : decodeUtf8(passphrase)), parts }
+  return { key: await readPrivateKeyAsync(privateKey, passphrase === undefined ? null : decodeUtf8(passphrase)), parts }
 }

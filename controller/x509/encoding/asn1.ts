@@ -6,13 +6,13 @@ export type Asn1 = forge.asn1.Asn1
 
 const { Class, Type } = forge.asn1
 
-/** Most levels of anything that is read here: an extension of a certificate request is at the ninth. */
-const MOST_LEVELS = 24
+/** Maximum nesting of the DER read here; an extension of a certificate request is at level 9. */
+const MAX_DEPTH = 24
 
 /**
- * Reads DER that anybody may have written. What is no strict DER is refused, so the value that comes back stands for exactly these bytes, and
+ * Reads untrusted DER. Refuses anything but strict DER, so writing the value gives exactly these bytes, and
  * writing a part of it gives the bytes of that part.
- * @param label what it is, for the message
+ * @param label names the value in the message
  * @throws InvalidX509
  */
 export function readDer(bytes: Buffer, label: string): Asn1 {
@@ -21,11 +21,11 @@ export function readDer(bytes: Buffer, label: string): Asn1 {
       strict: true,
       parseAllBytes: true,
       decodeBitStrings: false,
-      maxDepth: MOST_LEVELS,
+      maxDepth: MAX_DEPTH,
     })
     if (writeDer(value).equals(bytes)) return value
   } catch {
-    // Whatever was wrong, the answer is the same.
+    // All faults get the same message.
   }
   throw new InvalidX509(`The ${label} is not valid DER.`)
 }
@@ -37,7 +37,7 @@ const universal = (type: forge.asn1.Type, constructed: boolean, value: string | 
 
 export const sequence = (...members: Asn1[]): Asn1 => universal(Type.SEQUENCE, true, members)
 
-/** A SET OF in the order that DER demands: by the bytes of its members. */
+/** A SET OF in DER order: sorted by the bytes of its members. */
 export const setOf = (...members: Asn1[]): Asn1 =>
   universal(
     Type.SET,
@@ -50,7 +50,7 @@ export const setOf = (...members: Asn1[]): Asn1 =>
 
 export function objectIdentifier(dotted: string): Asn1 {
   const content = encodeObjectIdentifier(dotted)
-  if (content === null) throw new Error(`${dotted} is no object identifier.`)
+  if (content === null) throw new Error(`${dotted} is not an object identifier.`)
   return universal(Type.OID, false, content.toString('latin1'))
 }
 
@@ -72,11 +72,14 @@ export const nullValue = (): Asn1 => universal(Type.NULL, false, '')
 
 export const octetString = (bytes: Buffer): Asn1 => universal(Type.OCTETSTRING, false, bytes.toString('latin1'))
 
-/** @param unusedBits at the end of the last byte */
+/** @param unusedBits of the last byte */
 export const bitString = (bytes: Buffer, unusedBits = 0): Asn1 =>
   universal(Type.BITSTRING, false, String.fromCharCode(unusedBits) + bytes.toString('latin1'))
 
-/** Bits by their number, as KeyUsage has them: the highest bit of the first byte is number 0. Trailing zeros are left out, as DER demands. */
+/**
+ * A named bit list such as KeyUsage: bit 0 is the highest bit of the first byte. DER requires omitting
+ * trailing zeros.
+ */
 export function namedBits(numbers: readonly number[]): Asn1 {
   const highest = Math.max(...numbers)
   const bytes = Buffer.alloc(Math.floor(highest / 8) + 1)
@@ -98,22 +101,22 @@ const STRING_TYPES: Readonly<Record<StringKind, forge.asn1.Type>> = {
 export const characterString = (kind: StringKind, text: string): Asn1 =>
   universal(STRING_TYPES[kind], false, Buffer.from(text, 'utf8').toString('latin1'))
 
-/** UTCTime until 2049, GeneralizedTime from then on; whole seconds. */
+/** UTCTime through 2049, GeneralizedTime from 2050 on (RFC 5280); whole seconds. */
 export function time(date: Date): Asn1 {
   return date.getUTCFullYear() < 2050
     ? universal(Type.UTCTIME, false, forge.asn1.dateToUtcTime(date))
     : universal(Type.GENERALIZEDTIME, false, forge.asn1.dateToGeneralizedTime(date))
 }
 
-/** [number] around other values. */
+/** [number] EXPLICIT, or a constructed [number] IMPLICIT. */
 export const tagged = (number: number, ...members: Asn1[]): Asn1 =>
   forge.asn1.create(Class.CONTEXT_SPECIFIC, number, true, members)
 
-/** [number] IMPLICIT with bytes of its own. */
+/** A primitive [number] IMPLICIT. */
 export const taggedBytes = (number: number, bytes: Buffer): Asn1 =>
   forge.asn1.create(Class.CONTEXT_SPECIFIC, number, false, bytes.toString('latin1'))
 
-// Reading: each gives null for a value of another kind.
+// Readers return null for a value of another type.
 
 const isUniversal = ({ tagClass, type }: Asn1, expected: forge.asn1.Type): boolean =>
   tagClass === Class.UNIVERSAL && type === expected
@@ -135,7 +138,7 @@ export const taggedIn = (value: Asn1 | undefined, number: number): readonly Asn1
 export const contextTag = ({ tagClass, type }: Asn1): number | null =>
   tagClass === Class.CONTEXT_SPECIFIC ? type : null
 
-/** The bytes of a value that is not made of others. */
+/** The content of a primitive value. */
 export const bytesIn = (value: Asn1): Buffer | null => contentOf(value)
 
 export function objectIdentifierIn(value: Asn1 | undefined): string | null {
@@ -144,7 +147,7 @@ export function objectIdentifierIn(value: Asn1 | undefined): string | null {
   return bytes === null ? null : readObjectIdentifier(bytes)
 }
 
-/** A whole number that is not negative and below 2^31. */
+/** A non-negative integer below 2^31. */
 export function smallIntegerIn(value: Asn1 | undefined): number | null {
   const bytes = value !== undefined && isUniversal(value, Type.INTEGER) ? contentOf(value) : null
   if (bytes === null || bytes.length === 0 || bytes.length > 4 || (bytes[0] ?? 0) >= 0x80) return null
@@ -157,7 +160,7 @@ export const integerBytesIn = (value: Asn1 | undefined): Buffer | null =>
 export const octetStringIn = (value: Asn1 | undefined): Buffer | null =>
   value !== undefined && isUniversal(value, Type.OCTETSTRING) ? contentOf(value) : null
 
-/** The bytes of a BIT STRING of whole bytes. */
+/** The bytes of a BIT STRING without unused bits. */
 export function bitStringIn(value: Asn1 | undefined): Buffer | null {
   const bytes = value !== undefined && isUniversal(value, Type.BITSTRING) ? contentOf(value) : null
   return bytes?.[0] === 0 ? bytes.subarray(1) : null
@@ -165,7 +168,7 @@ export function bitStringIn(value: Asn1 | undefined): Buffer | null {
 
 const strictUtf8 = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true })
 
-/** Text of any of the string types that names use; of TeletexString only ASCII is understood. */
+/** Text of the string types that names use. Of TeletexString, reads only ASCII. */
 export function textIn(value: Asn1 | undefined): string | null {
   if (value === undefined || value.tagClass !== Class.UNIVERSAL || typeof value.value !== 'string') return null
   const ascii = () => (/^[\x20-\x7e]*$/.test(String(value.value)) ? String(value.value) : null)
@@ -177,7 +180,7 @@ export function textIn(value: Asn1 | undefined): string | null {
     case TELETEX_STRING:
       return ascii()
     case Type.BMPSTRING:
-      // A pair of surrogates is one character to JavaScript, but none of a BMPString.
+      // JavaScript reads a surrogate pair as one character, but BMPString has no surrogates.
       return /[\ud800-\udfff]/.test(value.value) ? null : value.value
     default:
       return null
@@ -186,7 +189,7 @@ export function textIn(value: Asn1 | undefined): string | null {
 
 const TELETEX_STRING = 20
 
-/** Null for what is no UTF-8. */
+/** Null if the bytes are not UTF-8. */
 export function decodeUtf8(bytes: Buffer): string | null {
   try {
     return strictUtf8.decode(bytes)

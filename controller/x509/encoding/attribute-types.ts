@@ -1,43 +1,50 @@
 import type { StringKind } from './asn1.js'
 
-/** A type of attribute that names of certificates use. */
+/** An attribute type of distinguished names. */
 export type AttributeType = {
   oid: string
-  /** As it is written. */
+  /** The name to write. */
   name: string
-  /** As it may be read, in lower case. */
+  /** The names to accept, in lower case. */
   names: readonly string[]
-  /** How its value is stored. */
+  /** The string type of its values. */
   kind: StringKind
-  /** The upper bound of RFC 5280. */
-  mostCharacters: number
-  allows: RegExp
+  /** For most types the upper bound of RFC 5280; lower than its 32768 for surname, givenName and initials. */
+  maxCharacters: number
+  syntax: ValueSyntax
 }
 
-const anything = /^/
-const PRINTABLE = /^[A-Za-z0-9 '()+,\-./:=?]+$/
-const ASCII = /^[\x20-\x7e]+$/
+/** The values a type allows. The description completes "must be". */
+type ValueSyntax = { pattern: RegExp; description: string }
+
+const TEXT: ValueSyntax = { pattern: /^/, description: 'text' }
+const PRINTABLE: ValueSyntax = {
+  pattern: /^[A-Za-z0-9 '()+,\-./:=?]+$/,
+  description: "letters, digits, spaces and '()+,-./:=?",
+}
+const ASCII: ValueSyntax = { pattern: /^[\x20-\x7e]+$/, description: 'printable ASCII' }
+const COUNTRY: ValueSyntax = { pattern: /^[A-Za-z]{2}$/, description: 'two letters' }
 
 const type = (
   oid: string,
   [name, ...others]: [string, ...string[]],
-  mostCharacters: number,
+  maxCharacters: number,
   kind: StringKind = 'utf8',
-  allows: RegExp = anything,
+  syntax: ValueSyntax = TEXT,
 ): AttributeType => ({
   oid,
   name,
   names: [name, ...others].map(each => each.toLowerCase()),
   kind,
-  mostCharacters,
-  allows,
+  maxCharacters,
+  syntax,
 })
 
 export const attributeTypes: readonly AttributeType[] = [
   type('2.5.4.3', ['CN', 'commonName'], 64),
   type('2.5.4.4', ['SN', 'surname'], 64),
   type('2.5.4.5', ['serialNumber'], 64, 'printable', PRINTABLE),
-  type('2.5.4.6', ['C', 'countryName'], 2, 'printable', /^[A-Za-z]{2}$/),
+  type('2.5.4.6', ['C', 'countryName'], 2, 'printable', COUNTRY),
   type('2.5.4.7', ['L', 'localityName'], 128),
   type('2.5.4.8', ['ST', 'S', 'stateOrProvinceName'], 128),
   type('2.5.4.9', ['STREET', 'streetAddress'], 128),

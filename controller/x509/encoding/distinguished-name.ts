@@ -3,26 +3,26 @@ import { decodeUtf8 } from './asn1.js'
 import { type AttributeType, attributeTypeOf, attributeTypes } from './attribute-types.js'
 import { encodeObjectIdentifier } from './object-identifier.js'
 
-/** One attribute of a name: its type as a dotted object identifier, its value as text. */
+/** One attribute of a name: its type is a dotted object identifier, its value text. */
 export type NameAttribute = { type: string; value: string }
 
-/** A relative distinguished name: its attributes, mostly one. */
+/** A relative distinguished name (RDN): its attributes, usually one. */
 export type RelativeName = readonly NameAttribute[]
 
-/** A distinguished name as certificates hold it: the most general part (the country, say) first. */
+/** A distinguished name in the order of certificates: the most general part, such as the country, first. */
 export type DistinguishedName = readonly RelativeName[]
 
-/** Longest text of a name. */
-const MOST_CHARACTERS = 2000
-const MOST_PARTS = 32
+/** Maximum length of the text of a name. */
+const MAX_CHARACTERS = 2000
+const MAX_PARTS = 32
 
 /**
- * Reads the text of RFC 4514, such as `CN=www.example.com,OU=Web,O=Example\, Inc.`, of which the first part is the most specific. White space around
- * parts is passed over. Pure.
- * @throws InvalidX509 that says what is wrong with which part
+ * Parses the text form of RFC 4514, such as `CN=www.example.com,OU=Web,O=Example\, Inc.`, whose first part is
+ * the most specific. Ignores white space around parts. Pure.
+ * @throws InvalidX509 that names the part and its fault
  */
 export function parseDistinguishedName(text: string): DistinguishedName {
-  if (text.length > MOST_CHARACTERS) throw tooLong()
+  if (text.length > MAX_CHARACTERS) throw tooLong()
   const parts: NameAttribute[][] = [[]]
   let rest = text
   for (;;) {
@@ -37,9 +37,9 @@ export function parseDistinguishedName(text: string): DistinguishedName {
   return name
 }
 
-const tooLong = () => new InvalidX509(`A subject DN has at most ${MOST_CHARACTERS} characters.`)
+const tooLong = () => new InvalidX509(`A subject DN has at most ${MAX_CHARACTERS} characters.`)
 
-/** The text of RFC 4514; what parseDistinguishedName reads back as the same name. Pure. */
+/** The text form of RFC 4514; parseDistinguishedName reads it back as the same name. Pure. */
 export function formatDistinguishedName(name: DistinguishedName): string {
   const format = ({ type, value }: NameAttribute) => `${attributeTypeOf(type)?.name ?? type}=${escapeValue(value)}`
   return [...name]
@@ -49,49 +49,50 @@ export function formatDistinguishedName(name: DistinguishedName): string {
 }
 
 /**
- * Checks a name that anybody may have written.
- * @throws InvalidX509 for values that are empty, too long for their type, or hold control characters
+ * Checks an untrusted name.
+ * @throws InvalidX509 for too many parts, and for values that are empty, too long for their type or have
+ *   invalid characters
  */
 export function requireUsableName(name: DistinguishedName): void {
-  if (name.length > MOST_PARTS) throw new InvalidX509(`A subject DN has at most ${MOST_PARTS} parts.`)
-  if (formatDistinguishedName(name).length > MOST_CHARACTERS) throw tooLong()
+  if (name.length > MAX_PARTS) throw new InvalidX509(`A subject DN has at most ${MAX_PARTS} parts.`)
+  if (formatDistinguishedName(name).length > MAX_CHARACTERS) throw tooLong()
   for (const part of name) {
     const types = part.map(({ type }) => type)
-    if (new Set(types).size < types.length) throw new InvalidX509('A part of the subject DN names an attribute twice.')
+    if (new Set(types).size < types.length)
+      throw new InvalidX509('A part of the subject DN has the same attribute twice.')
     for (const { type, value } of part) requireUsableValue(attributeTypeOf(type), value)
   }
 }
 
 function requireUsableValue(type: AttributeType | undefined, value: string): void {
   const label = type?.name ?? 'An attribute'
-  const most = type?.mostCharacters ?? 255
-  if (value === '') throw new InvalidX509(`The subject DN cannot be used: ${label} is empty.`)
-  if ([...value].length > most) {
-    throw new InvalidX509(`The subject DN cannot be used: ${label} has more than ${most} characters.`)
+  const maxCharacters = type?.maxCharacters ?? 255
+  if (value === '') throw new InvalidX509(`The subject DN is invalid: ${label} is empty.`)
+  if ([...value].length > maxCharacters) {
+    throw new InvalidX509(`The subject DN is invalid: ${label} has more than ${maxCharacters} characters.`)
   }
   if (/[\p{Control}\p{Surrogate}]/u.test(value)) {
-    throw new InvalidX509(`The subject DN cannot be used: ${label} holds a control character.`)
+    throw new InvalidX509(`The subject DN is invalid: ${label} contains a control character.`)
   }
-  if (type !== undefined && !type.allows.test(value)) {
-    throw new InvalidX509(`The subject DN cannot be used: ${label} holds what it must not.`)
+  if (type !== undefined && !type.syntax.pattern.test(value)) {
+    throw new InvalidX509(`The subject DN is invalid: ${label} must be ${type.syntax.description}.`)
   }
 }
 
-/** An attribute at the start of a text, and what comes after it: nothing, or a text that starts with a separator. */
+/** The attribute at the start of a text, and the rest: empty, or starting with a separator. */
 function readAttribute(text: string): { attribute: NameAttribute; after: string } {
   const match = /^\s*([^=,+\s]{1,300})\s*=\s*/.exec(text)
   const [whole, typeText] = match ?? []
   if (whole === undefined || typeText === undefined) {
-    throw new InvalidX509(`The subject DN is not understood at "${excerpt(text)}": type=value is expected.`)
+    throw new InvalidX509(`The subject DN cannot be parsed at "${excerpt(text)}": expected type=value.`)
   }
-  const type = typeNamed(typeText)
-  if (type === null)
-    throw new InvalidX509(`The subject DN names an attribute that is not known: "${excerpt(typeText)}".`)
+  const type = typeByName(typeText)
+  if (type === null) throw new InvalidX509(`The subject DN has an unknown attribute: "${excerpt(typeText)}".`)
   const { value, after } = readValue(text.slice(whole.length))
   return { attribute: { type, value }, after }
 }
 
-function typeNamed(text: string): string | null {
+function typeByName(text: string): string | null {
   const spelt = text.toLowerCase()
   const known = attributeTypes.find(({ names }) => names.includes(spelt))
   if (known !== undefined) return known.oid
@@ -99,18 +100,20 @@ function typeNamed(text: string): string | null {
   return encodeObjectIdentifier(dotted) === null ? null : dotted
 }
 
-/** A value up to the next separator that is not escaped. */
+/** A value up to the next unescaped separator. */
 function readValue(text: string): { value: string; after: string } {
-  if (text.startsWith('#')) throw new InvalidX509('Values of a subject DN in hexadecimal (#...) are not supported.')
+  if (text.startsWith('#')) throw new InvalidX509('Hexadecimal values (#...) in a subject DN are not supported.')
   const bytes: Buffer[] = []
-  // What is escaped at the end stays: only bare white space there is passed over.
+  // Bytes up to here survive the trimming of trailing white space, which does not remove escaped white space.
   let kept = 0
   let length = 0
   let at = 0
   for (; at < text.length && !/[,+]/.test(text.charAt(at)); ) {
     const escaped = text.charAt(at) === '\\' ? unescapedAt(text, at) : null
     if (escaped === null && /["<>;\\]/.test(text.charAt(at))) {
-      throw new InvalidX509(`The subject DN is not understood at "${excerpt(text.slice(at))}": this must be escaped.`)
+      throw new InvalidX509(
+        `The subject DN cannot be parsed at "${excerpt(text.slice(at))}": this character must be escaped.`,
+      )
     }
     const character = String.fromCodePoint(text.codePointAt(at) ?? 0)
     const piece = escaped?.bytes ?? Buffer.from(character, 'utf8')
@@ -134,7 +137,7 @@ const escapeValue = (value: string): string =>
   value
     .replace(/["+,;<>\\]/g, '\\$&')
     .replace(/^[ #]| $/g, '\\$&')
-    // White space of other kinds would be passed over at either end.
+    // Other white space would be trimmed at either end.
     .replace(/^[^\S ]|[^\S ]$/gu, space => Buffer.from(space).toString('hex').replace(/../g, '\\$&'))
 
 const excerpt = (text: string): string => text.slice(0, 40)

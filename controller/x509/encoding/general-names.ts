@@ -3,17 +3,17 @@ import ipaddr from 'ipaddr.js'
 import { InvalidX509 } from '../invalid-x509.js'
 import { type Asn1, bytesIn, contextTag, readDer, sequence, sequenceIn, taggedBytes } from './asn1.js'
 
-/** A name of a subject beside its distinguished name. */
+/** A subject alternative name. */
 export type GeneralName = { kind: 'email' | 'dns' | 'uri' | 'ip'; value: string }
 
 const TAGS: Readonly<Record<GeneralName['kind'], number>> = { email: 1, dns: 2, uri: 6, ip: 7 }
-const MOST_NAMES = 100
+const MAX_NAMES = 100
 
 const LABEL = '[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?'
 const DNS_NAME = new RegExp(`^(?:\\*\\.)?${LABEL}(?:\\.${LABEL})*$`)
 const EMAIL = new RegExp(`^[A-Za-z0-9.!#$%&'*+/=?^_\`{|}~-]{1,64}@${LABEL}(?:\\.${LABEL})*$`)
 
-/** A host name, or a wildcard for the hosts right below one. */
+/** A host name, or a wildcard for the hosts one label below. */
 export const isDnsName = (text: string): boolean => text.length <= 253 && DNS_NAME.test(text) && isIP(text) === 0
 
 const isUri = (text: string): boolean =>
@@ -34,13 +34,13 @@ const bytesOf = (kind: GeneralName['kind'], value: string): Buffer =>
   kind === 'ip' ? Buffer.from(ipaddr.parse(value).toByteArray()) : Buffer.from(value, 'ascii')
 
 /**
- * Reads the DER of GeneralNames that anybody may have written.
- * @throws InvalidX509 for names of other kinds than e-mail, DNS, URI and IP address, and for such that are not valid
+ * Reads the DER of untrusted GeneralNames.
+ * @throws InvalidX509 for kinds other than e-mail, DNS, URI and IP address, and for invalid names
  */
 export function decodeGeneralNames(der: Buffer): GeneralName[] {
   const encoded = sequenceIn(readDer(der, 'subject alternative names'))
   if (encoded === null || encoded.length === 0) throw new InvalidX509('The subject alternative names cannot be read.')
-  if (encoded.length > MOST_NAMES) throw new InvalidX509(`There are more than ${MOST_NAMES} subject alternative names.`)
+  if (encoded.length > MAX_NAMES) throw new InvalidX509(`There are more than ${MAX_NAMES} subject alternative names.`)
   return encoded.map(name => {
     const kind = KINDS.find(each => TAGS[each] === contextTag(name))
     const bytes = bytesIn(name)
@@ -48,7 +48,7 @@ export function decodeGeneralNames(der: Buffer): GeneralName[] {
       throw new InvalidX509('Only e-mail addresses, DNS names, URIs and IP addresses can be subject alternative names.')
     }
     const value = kind === 'ip' ? addressIn(bytes) : bytes.toString('latin1')
-    if (!VALID[kind](value)) throw new InvalidX509(`A subject alternative name is no valid ${LABELS[kind]}.`)
+    if (!VALID[kind](value)) throw new InvalidX509(`A subject alternative name is not a valid ${LABELS[kind]}.`)
     return { kind, value }
   })
 }

@@ -25,7 +25,7 @@ export const encodeName = (name: DistinguishedName): Asn1 =>
     ),
   )
 
-/** @throws InvalidX509 when it is no name, or one that parseDistinguishedName would not take */
+/** @throws InvalidX509 if it is not a name, or one that `requireUsableName` refuses */
 export function decodeName(encoded: Asn1 | undefined): DistinguishedName {
   const parts = sequenceIn(encoded)
   if (parts === null) throw new InvalidX509('The subject is not a distinguished name.')
@@ -45,7 +45,7 @@ function decodeAttribute(encoded: Asn1): NameAttribute {
   const type = objectIdentifierIn(typeValue)
   const value = textIn(textValue)
   if (type === null || value === null || others.length > 0) {
-    throw new InvalidX509('The subject holds an attribute that is not text.')
+    throw new InvalidX509('The subject has an attribute whose value is not text.')
   }
   return { type, value }
 }

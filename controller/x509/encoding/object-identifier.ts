@@ -1,23 +1,23 @@
-/** Longest content of an object identifier, in bytes; longer ones name nothing that certificates use. */
-const MOST_BYTES = 64
-/** Of an arc, which keeps arithmetic short: 64 bytes hold at most 448 bits, which are 135 digits. */
+/** Maximum content of an object identifier; certificates use no longer ones. */
+const MAX_BYTES = 64
+/** One arc. 64 bytes hold at most 448 bits, or 135 digits, so this bounds the arithmetic. */
 const ARC = '(?:0|[1-9]\\d{0,134})'
 const DOTTED = new RegExp(`^(?:[01]\\.(?:\\d|[123]\\d)|2\\.${ARC})(?:\\.${ARC}){0,63}$`)
 
 /**
- * The content bytes of an object identifier in DER; null for a text that is none, or longer than `readObjectIdentifier` takes. Pure.
+ * The DER content of an object identifier; null for other text, and for one longer than 64 bytes. Pure.
  * @param dotted such as `2.5.4.3`
  */
 export function encodeObjectIdentifier(dotted: string): Buffer | null {
   if (!DOTTED.test(dotted)) return null
   const [first = 0n, second = 0n, ...others] = dotted.split('.').map(BigInt)
   const bytes = Buffer.from([first * 40n + second, ...others].flatMap(inBase128))
-  return bytes.length > MOST_BYTES ? null : bytes
+  return bytes.length > MAX_BYTES ? null : bytes
 }
 
-/** The dotted text of an object identifier; null unless these are content bytes as `encodeObjectIdentifier` writes them. Pure. */
+/** The dotted text of an object identifier; null unless `encodeObjectIdentifier` writes the same bytes. Pure. */
 export function readObjectIdentifier(content: Buffer): string | null {
-  if (content.length === 0 || content.length > MOST_BYTES) return null
+  if (content.length === 0 || content.length > MAX_BYTES) return null
   const numbers: bigint[] = []
   let number = 0n
   for (const byte of content) {

@@ -17,7 +17,7 @@ import {
 } from '../../../controller/x509/encoding/asn1.js'
 import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
 import { encodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { pemOf } from '../../../controller/x509/encoding/pem.js'
+import { encodePem } from '../../../controller/x509/encoding/pem.js'
 import type { ToRead, WasRead } from '../../support/inputs/x509-reader.js'
 
 /** Reading any X.509 input from a tenant takes bounded time and memory. */
@@ -114,17 +114,17 @@ const privateKeys: [name: string, bytes: Buffer | string, refusal: RegExp][] = [
   ['a derived key of 2 GB', encryptedKey([integer(1000), integer(0x7fffffff)]), /cannot be read/],
   [
     '2^31 rounds in PEM that says it is of the older kind',
-    `Proc-Type: 4,ENCRYPTED\n${pemOf('ENCRYPTED PRIVATE KEY', encryptedKey([integer(0x7fffffff)]))}`,
+    `Proc-Type: 4,ENCRYPTED\n${encodePem('ENCRYPTED PRIVATE KEY', encryptedKey([integer(0x7fffffff)]))}`,
     /cannot be read/,
   ],
   ...['RSA', 'EC'].map((kind): [string, string, RegExp] => [
     `2^31 rounds in PEM of the older kind for ${kind}`,
-    pemOf(`${kind} PRIVATE KEY`, encryptedKey([integer(0x7fffffff)])).replace('\n', '\nProc-Type: 4,ENCRYPTED\n\n'),
+    encodePem(`${kind} PRIVATE KEY`, encryptedKey([integer(0x7fffffff)])).replace('\n', '\nProc-Type: 4,ENCRYPTED\n\n'),
     /cannot be read/,
   ]),
   ...['RSA', 'EC'].map((kind): [string, string, RegExp] => [
     `2^31 rounds in a block for ${kind}`,
-    pemOf(`${kind} PRIVATE KEY`, encryptedKey([integer(0x7fffffff)])),
+    encodePem(`${kind} PRIVATE KEY`, encryptedKey([integer(0x7fffffff)])),
     /cannot be read/,
   ]),
   [
@@ -161,17 +161,17 @@ const privateKeys: [name: string, bytes: Buffer | string, refusal: RegExp][] = [
   [
     'an RSA key with primes that are far longer than the modulus',
     pkcs8(rsaInfo, rsaKey(odd(256, 5), ...[2, 3, 4, 5, 6].map(seed => odd(3800, seed)))),
-    /do not belong together/,
+    /are inconsistent/,
   ],
   [
     'the same in PEM of the older kind',
-    pemOf('RSA PRIVATE KEY', writeDer(rsaKey(odd(256, 5), ...[2, 3, 4, 5, 6].map(seed => odd(2500, seed))))),
-    /do not belong together/,
+    encodePem('RSA PRIVATE KEY', writeDer(rsaKey(odd(256, 5), ...[2, 3, 4, 5, 6].map(seed => odd(2500, seed))))),
+    /are inconsistent/,
   ],
   [
     'an RSA key with a private exponent of 120,000 bits',
     pkcs8(rsaInfo, rsaKey(odd(15_000), ...[0, 0, 0, 0, 0].map(value => Buffer.of(value)))),
-    /do not belong together/,
+    /are inconsistent/,
   ],
   [
     'an RSA key with many primes',
@@ -182,7 +182,7 @@ const privateKeys: [name: string, bytes: Buffer | string, refusal: RegExp][] = [
         sequence(...Array.from({ length: 40 }, (_, at) => numbers(odd(100, at), odd(100, at), odd(100, at)))),
       ),
     ),
-    /cannot be read|do not belong together/,
+    /cannot be read|are inconsistent/,
   ],
   ['an RSA key of 60,000 bits', pkcs8(rsaInfo, numbers(0, odd(7500), 65537, odd(7500), 3, 3, 1, 1, 1)), /2048 to 8192/],
   ['the maximum allowed', encryptedPem, /accepted/],
@@ -217,7 +217,7 @@ const requests: [name: string, bytes: Buffer | string, refusal: RegExp][] = [
     ),
     /signature/,
   ],
-  ['PEM without an end', `-----BEGIN CERTIFICATE REQUEST-----\n${'A'.repeat(60_000)}`, /does not end/],
+  ['PEM without an end', `-----BEGIN CERTIFICATE REQUEST-----\n${'A'.repeat(60_000)}`, /no END line/],
   ['many PEM headers', '-----BEGIN CERTIFICATE REQUEST-----'.repeat(1700), /./],
   [
     'PEM of line breaks',

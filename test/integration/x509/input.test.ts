@@ -22,9 +22,9 @@ import {
 } from '../../../controller/x509/encoding/distinguished-name.js'
 import type { GeneralName } from '../../../controller/x509/encoding/general-names.js'
 import { decodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { derOfPem, pemOf } from '../../../controller/x509/encoding/pem.js'
+import { decodePem, encodePem } from '../../../controller/x509/encoding/pem.js'
 import { subjectAltName } from '../../../controller/x509/extensions.js'
-import { readPrivateKey, readPrivateKeyAside } from '../../../controller/x509/private-key.js'
+import { readPrivateKey, readPrivateKeyAsync } from '../../../controller/x509/private-key.js'
 import { publicKeyOf } from '../../../controller/x509/public-key.js'
 import { signed } from '../../../controller/x509/signing.js'
 import { authority, fileOf, issue, keyOf, NAMES, openssl, refusal, SUBJECT } from '../../support/inputs/x509.js'
@@ -46,7 +46,7 @@ function requestFor(subject: readonly [type: Asn1, value: Asn1][], names: readon
 
 /** The subject of a certificate, as our reader decodes it. */
 function subjectOf(pem: string) {
-  const [content] = sequenceIn(readDer(derOfPem(pem, ['CERTIFICATE'], 'certificate'), 'certificate')) ?? []
+  const [content] = sequenceIn(readDer(decodePem(pem, ['CERTIFICATE'], 'certificate'), 'certificate')) ?? []
   return decodeName(sequenceIn(content)?.[5])
 }
 
@@ -91,8 +91,8 @@ t.test('invalid certificate requests are refused with a reason', async t => {
     ['nothing', Buffer.alloc(0), /not valid DER/],
     ['text', Buffer.from('hello'), /not valid DER/],
     ['a certificate', Buffer.from(authority('CN=Root', p256, 1, null).pem), /no PEM block/],
-    ['two requests', Buffer.from(pemOf('CERTIFICATE REQUEST', good).repeat(2)), /more than one/],
-    ['a truncated block', Buffer.from(pemOf('CERTIFICATE REQUEST', good).slice(0, 200)), /does not end/],
+    ['two requests', Buffer.from(encodePem('CERTIFICATE REQUEST', good).repeat(2)), /more than one/],
+    ['a truncated block', Buffer.from(encodePem('CERTIFICATE REQUEST', good).slice(0, 200)), /no END line/],
     [
       'no base64',
       Buffer.from('-----BEGIN CERTIFICATE REQUEST-----\n!!!!\n-----END CERTIFICATE REQUEST-----'),
@@ -100,7 +100,7 @@ t.test('invalid certificate requests are refused with a reason', async t => {
     ],
     ['trailing bytes', Buffer.concat([good, Buffer.of(0)]), /not valid DER/],
     ['a subject other than the signed one', tampered, /signature/],
-    ['no subject', writeCertificateRequest([], p256, []), /names no subject/],
+    ['no subject', writeCertificateRequest([], p256, []), /has neither a subject nor/],
     ['a short RSA key', openSslRequest(['-newkey', 'rsa:1024']), /2048 to 8192 bits; this one has 1024/],
     [
       'an unsupported curve',
@@ -117,8 +117,12 @@ t.test('invalid certificate requests are refused with a reason', async t => {
     ['Ed25519', openSslRequest(['-newkey', 'ed25519']), /must be an RSA key/],
     ['SHA-1', openSslRequest(['-newkey', 'rsa:2048', '-sha1']), /signature/],
     ['an unsupported kind of name', withNames(sequence(taggedBytes(8, Buffer.of(0x2a)))), /Only e-mail/],
-    ['a DNS name with a NUL', withNames(sequence(taggedBytes(2, Buffer.from('a.example\0.b')))), /no valid DNS name/],
-    ['an address of five bytes', withNames(sequence(taggedBytes(7, Buffer.alloc(5)))), /no valid IP/],
+    [
+      'a DNS name with a NUL',
+      withNames(sequence(taggedBytes(2, Buffer.from('a.example\0.b')))),
+      /not a valid DNS name/,
+    ],
+    ['an address of five bytes', withNames(sequence(taggedBytes(7, Buffer.alloc(5)))), /not a valid IP/],
     ['no names', withNames(sequence()), /cannot be read/],
     ['names that are not a sequence', withNames(octetString(Buffer.of(1))), /cannot be read/],
   ]
@@ -200,11 +204,11 @@ t.test('stored private keys are read in every supported form; others are refused
   isSame(encrypted('-iter', '100000'), 'hush', 'many iterations')
   let ticks = 0
   const ticking = setInterval(() => ticks++, 1)
-  t.ok((await readPrivateKeyAside(Buffer.from(encrypted('-iter', '100000')), 'hush')).equals(key))
+  t.ok((await readPrivateKeyAsync(Buffer.from(encrypted('-iter', '100000')), 'hush')).equals(key))
   clearInterval(ticking)
   t.ok(ticks > 0, 'the event loop keeps running')
-  t.ok((await readPrivateKeyAside(Buffer.from(key.export({ format: 'pem', type: 'pkcs1' })), null)).equals(key))
-  await t.rejects(readPrivateKeyAside(Buffer.from(encrypted()), 'loud'), /cannot be read/)
+  t.ok((await readPrivateKeyAsync(Buffer.from(key.export({ format: 'pem', type: 'pkcs1' })), null)).equals(key))
+  await t.rejects(readPrivateKeyAsync(Buffer.from(encrypted()), 'loud'), /cannot be read/)
   const refused: [string, string | Buffer, string | null, RegExp][] = [
     ['no passphrase', encrypted(), null, /no passphrase/],
     ['another passphrase', encrypted(), 'loud', /cannot be read/],
@@ -232,7 +236,7 @@ t.test('stored private keys are read in every supported form; others are refused
       name,
     )
   }
-  const bomb = derOfPem(encrypted('-iter', '1000'), ['ENCRYPTED PRIVATE KEY'], 'key')
+  const bomb = decodePem(encrypted('-iter', '1000'), ['ENCRYPTED PRIVATE KEY'], 'key')
   const rounds = bomb.indexOf(Buffer.from('020203e8', 'hex'))
   t.ok(rounds > 0)
   const patched = Buffer.concat([

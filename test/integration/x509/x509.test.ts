@@ -10,7 +10,7 @@ import {
   parseDistinguishedName,
 } from '../../../controller/x509/encoding/distinguished-name.js'
 import type { GeneralName } from '../../../controller/x509/encoding/general-names.js'
-import { pemOf } from '../../../controller/x509/encoding/pem.js'
+import { encodePem } from '../../../controller/x509/encoding/pem.js'
 import { writeRevocationList } from '../../../controller/x509/revocation-list.js'
 import { authority, DAY, fileOf, issue, KINDS, keyOf, NAMES, openssl, SUBJECT } from '../../support/inputs/x509.js'
 
@@ -126,7 +126,7 @@ t.test('our reader accepts requests that OpenSSL writes', async t => {
 t.test('OpenSSL verifies requests that we write', async t => {
   for (const kind of KINDS) {
     const key = keyOf(kind)
-    const pem = pemOf('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(SUBJECT), key, NAMES))
+    const pem = encodePem('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(SUBJECT), key, NAMES))
     t.match(openssl(['req', '-noout', '-verify'], pem), { status: 0, text: /verify OK/ }, kind)
   }
 })
@@ -140,7 +140,7 @@ t.test('OpenSSL verifies our CRLs and finds revoked certificates in them', async
     const revokedLeaf = issue(writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, []), root, serial)
     const goodLeaf = issue(writeCertificateRequest(parseDistinguishedName(SUBJECT), p256, []), root)
     const list = (revoked: Buffer[]) =>
-      pemOf(
+      encodePem(
         'X509 CRL',
         writeRevocationList(
           {

@@ -1,6 +1,6 @@
 import { writeCertificateRequest } from '../../../controller/x509/certificate-request.js'
 import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
-import { pemOf } from '../../../controller/x509/encoding/pem.js'
+import { encodePem } from '../../../controller/x509/encoding/pem.js'
 import { OWN, tokenOf } from '../clients/callers.js'
 import type { Json } from '../clients/json-answers.js'
 import type { TestKeyManager } from '../clients/key-manager-api.js'
@@ -10,7 +10,7 @@ import { keyOf, NAMES } from './x509.js'
 /** A certificate request as orders carry it. */
 export const csr = (kind: 'RSA 2048' | 'P-256' | 'P-384', dn = 'CN=csr.example') =>
   Buffer.from(
-    pemOf('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(dn), keyOf(kind), NAMES)),
+    encodePem('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(dn), keyOf(kind), NAMES)),
   ).toString('base64')
 
 /** What an order for a stored key asks for. */

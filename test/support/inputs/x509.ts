@@ -14,7 +14,7 @@ import type { Asn1 } from '../../../controller/x509/encoding/asn1.js'
 import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
 import type { GeneralName } from '../../../controller/x509/encoding/general-names.js'
 import { encodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { pemOf } from '../../../controller/x509/encoding/pem.js'
+import { encodePem } from '../../../controller/x509/encoding/pem.js'
 import { InvalidX509 } from '../../../controller/x509/invalid-x509.js'
 import { publicKeyOf } from '../../../controller/x509/public-key.js'
 
@@ -85,7 +85,7 @@ export function authority(
     },
     parent?.key ?? key,
   )
-  return { key, pem: pemOf('CERTIFICATE', der) }
+  return { key, pem: encodePem('CERTIFICATE', der) }
 }
 
 /** PEM of a certificate for a request. */
@@ -103,7 +103,7 @@ export function issue(request: Buffer, issuer: Authority, serial = randomSerial(
     },
     issuer.key,
   )
-  return pemOf('CERTIFICATE', der)
+  return encodePem('CERTIFICATE', der)
 }
 
 export const NAMES: GeneralName[] = [

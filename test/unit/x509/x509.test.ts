@@ -5,9 +5,9 @@ import t from 'tap'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import { refusalOfNames } from '../../../controller/key-manager/certificate-authorities/internal/name-policy.js'
 import {
+  parseSerialText,
   randomSerial,
   readCaCertificate,
-  readSerialText,
   serialText,
   writeCertificate,
 } from '../../../controller/x509/certificate.js'
@@ -20,7 +20,7 @@ import {
   type GeneralName,
 } from '../../../controller/x509/encoding/general-names.js'
 import { encodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { derOfPem } from '../../../controller/x509/encoding/pem.js'
+import { decodePem } from '../../../controller/x509/encoding/pem.js'
 import { writeCertificateBag } from '../../../controller/x509/pkcs7.js'
 import { publicKeyOf } from '../../../controller/x509/public-key.js'
 import { authority, issue, keyOf, NAMES, openssl, SUBJECT } from '../../support/inputs/x509.js'
@@ -41,7 +41,7 @@ t.test('a certificate has the extensions that its key and purpose require', asyn
     /DNS:www.example.com, DNS:\*.example.com, IP Address:192.0.2.7, IP Address:2001:DB8:0:0:0:0:0:7, email:web@example.com, URI:https:\/\/example.com\/a\?b=c/,
   )
   t.match(shown, 'URI:http://ca.test/crl/2.crl')
-  t.equal(readSerialText(new X509Certificate(leaf).serialNumber), serialText(serial))
+  t.equal(parseSerialText(new X509Certificate(leaf).serialNumber), serialText(serial))
   const rsaLeaf = issue(writeCertificateRequest([], keyOf('RSA 2048'), NAMES), root)
   const rsaText = openssl(['x509', '-noout', '-text'], rsaLeaf).text
   t.match(rsaText, /Key Usage: critical\s+Digital Signature, Key Encipherment\n/)
@@ -148,12 +148,12 @@ t.test('certificates carry any serial, and dates before and after 2050', async t
     const validFor = { notBefore: new Date('2049-12-31T23:59:59Z'), notAfter: new Date('2050-01-01T00:00:00Z') }
     const der = writeCertificate({ ...validFor, serial, issuer: subject, subject, publicKey, extensions: [] }, p256)
     const { serialNumber, validFrom, validTo } = new X509Certificate(der)
-    t.equal(readSerialText(serialNumber), serialText(serial))
+    t.equal(parseSerialText(serialNumber), serialText(serial))
     t.equal(new Date(validFrom).toISOString(), '2049-12-31T23:59:59.000Z')
     t.equal(new Date(validTo).toISOString(), '2050-01-01T00:00:00.000Z')
   }
-  t.equal(readSerialText('0A:0b'), `${'0'.repeat(29)}a0b`)
-  for (const text of ['', 'xyz', 'a'.repeat(33)]) t.equal(readSerialText(text), null)
+  t.equal(parseSerialText('0A:0b'), `${'0'.repeat(29)}a0b`)
+  for (const text of ['', 'xyz', 'a'.repeat(33)]) t.equal(parseSerialText(text), null)
   t.not(serialText(randomSerial()), serialText(randomSerial()))
 })
 
@@ -164,7 +164,7 @@ t.test('general names survive writing and reading', async t => {
 t.test('OpenSSL reads our PKCS#7 chain', async t => {
   const root = authority('CN=Root', keyOf('RSA 2048'), 1, null)
   const below = authority('CN=Below', p256, 0, root)
-  const der = writeCertificateBag([below.pem, root.pem].map(pem => derOfPem(pem, ['CERTIFICATE'], 'certificate')))
+  const der = writeCertificateBag([below.pem, root.pem].map(pem => decodePem(pem, ['CERTIFICATE'], 'certificate')))
   const shown = openssl(['pkcs7', '-inform', 'DER', '-print_certs', '-noout'], der)
   t.match(shown, { status: 0, text: /CN = Below[\s\S]*CN = Root/ })
   t.equal(openssl(['pkcs7', '-inform', 'DER', '-noout'], der).status, 0)
@@ -173,7 +173,7 @@ t.test('OpenSSL reads our PKCS#7 chain', async t => {
 t.test('reading a certificate and writing it gives the same bytes', async t => {
   const pem = authority('CN=Root', p256, 3, null).pem
   t.equal(readCaCertificate(pem).pathLength, 3)
-  const der = derOfPem(pem, ['CERTIFICATE'], 'certificate')
+  const der = decodePem(pem, ['CERTIFICATE'], 'certificate')
   t.ok(writeDer(readDer(der, 'certificate')).equals(der))
   t.equal(createPrivateKey(p256.export({ format: 'pem', type: 'pkcs8' })).type, 'private')
 })

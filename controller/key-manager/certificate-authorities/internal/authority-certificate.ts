@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { randomSerial, serialText, writeCertificate } from '../../../x509/certificate.js'
 import type { Asn1 } from '../../../x509/encoding/asn1.js'
-import { pemOf } from '../../../x509/encoding/pem.js'
+import { encodePem } from '../../../x509/encoding/pem.js'
 import { publicKeyOf } from '../../../x509/public-key.js'
 import { generateKeyPair, type PairAlgorithm } from '../../crypto/key-pair.js'
 import type { CertificateAuthoritySettings } from './options.js'
@@ -49,5 +49,5 @@ export async function makeAuthority(
     },
     issuer?.key ?? key,
   )
-  return { key, certificate: pemOf('CERTIFICATE', der), serial: serialText(serial), notAfter: validity.notAfter }
+  return { key, certificate: encodePem('CERTIFICATE', der), serial: serialText(serial), notAfter: validity.notAfter }
 }

@@ -7,7 +7,7 @@ import type { CertificateRequest } from '../../../x509/certificate-request.js'
 import { type Asn1, writeDer } from '../../../x509/encoding/asn1.js'
 import { formatDistinguishedName, parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
 import { encodeName } from '../../../x509/encoding/name-encoding.js'
-import { certificatesIn, pemOf } from '../../../x509/encoding/pem.js'
+import { certificatesIn, encodePem } from '../../../x509/encoding/pem.js'
 import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { CryptoUnavailable } from '../../crypto/backend.js'
 import { newId } from '../../ids.js'
@@ -138,11 +138,11 @@ async function issue(
     )
     const issued = {
       caId: authority.id,
-      certificate: pemOf('CERTIFICATE', der),
+      certificate: encodePem('CERTIFICATE', der),
       // The root, at the end, is what clients have already.
       intermediates: certificatesIn(chain)
         .slice(0, -1)
-        .map(each => pemOf('CERTIFICATE', each))
+        .map(each => encodePem('CERTIFICATE', each))
         .join(''),
       serial: serialText(serial),
       subjectDn: formatDistinguishedName(request.subject),

@@ -4,7 +4,7 @@ import { createCaBackends } from '../../../../controller/key-manager/certificate
 import type { CaBackend } from '../../../../controller/key-manager/certificate-authorities/ca-backend.js'
 import { certificateOrderExecutor } from '../../../../controller/key-manager/certificate-authorities/certificate-order.js'
 import { eraseProject } from '../../../../controller/key-manager/erase-project.js'
-import { pemOf } from '../../../../controller/x509/encoding/pem.js'
+import { encodePem } from '../../../../controller/x509/encoding/pem.js'
 import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { eventually } from '../../../support/eventually.js'
@@ -267,7 +267,7 @@ t.test('a revoked CA and the CAs below it certify nothing more', async t => {
 
 t.test('deleting a CA revokes it in its parent’s CRL, so that its certificates become invalid', async t => {
   const crlOf = async (id: string) => (await ask('GET', `/crl/${id}.crl`, undefined, { token: null })).bytes
-  const pemOfList = (crl: Buffer) => fileOf(pemOf('X509 CRL', crl))
+  const pemOfList = (crl: Buffer) => fileOf(encodePem('X509 CRL', crl))
   const rowOf = (id: string) => database('certificate_authority').where({ id }).first('certificate', 'serial')
   const ca = await subordinate('CN=Closing')
   const { certificate, serial } = await rowOf(ca)

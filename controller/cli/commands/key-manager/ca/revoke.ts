@@ -1,6 +1,6 @@
 import { Argument, Option } from 'commander'
 import { backendOf, createCaBackends } from '../../../../key-manager/certificate-authorities/backends.js'
-import { readSerialText } from '../../../../x509/certificate.js'
+import { parseSerialText } from '../../../../x509/certificate.js'
 import { isRevocationReason, REVOCATION_REASONS } from '../../../../x509/revocation-list.js'
 import type { Command } from '../../../command.js'
 import { OperatorError } from '../../../operator-error.js'
@@ -25,7 +25,7 @@ export async function revokeIssued(directory: string, revocation: Revocation, wr
   if (!isRevocationReason(reason)) {
     throw new OperatorError(`The reason must be one of ${Object.keys(REVOCATION_REASONS).join(', ')}.`)
   }
-  const serial = readSerialText(revocation.serial)
+  const serial = parseSerialText(revocation.serial)
   if (serial === null) throw new OperatorError(`"${revocation.serial}" is not a hexadecimal serial number.`)
   await withRows(directory, async (database, instance) => {
     const { id, pluginName } = await authority(database, revocation.ca)
