@@ -103,14 +103,14 @@ const rules: Rule[] = [
   {
     name: 'no folder of the controller imports a higher one',
     forbids: ({ from, to }) => {
-      const [lower, higher] = [floorOf(from), floorOf(to)]
+      const [lower, higher] = [layerOf(from), layerOf(to)]
       return lower !== null && higher !== null && higher > lower
     },
   },
   {
-    name: 'no room of the load balancer service imports a higher one',
+    name: 'no layer of the load balancer service imports a higher one',
     forbids: ({ from, to }) => {
-      const [lower, higher] = [roomOf(from), roomOf(to)]
+      const [lower, higher] = [loadBalancerLayerOf(from), loadBalancerLayerOf(to)]
       return lower !== null && higher !== null && higher > lower
     },
   },
@@ -134,8 +134,8 @@ const rules: Rule[] = [
   },
 ]
 
-/** The floors of the controller, from the bottom to the top: a folder imports only from earlier ones. */
-const FLOORS = [
+/** The layers of the controller, from the bottom to the top: a folder imports only from earlier ones. */
+const LAYERS = [
   'log',
   'process',
   'checks',
@@ -159,8 +159,8 @@ const FLOORS = [
   'cli',
 ]
 
-/** The rooms of the load balancer service, in the same order. */
-const LOAD_BALANCER_ROOMS = [
+/** The layers of the load balancer service, in the same order. */
+const LOAD_BALANCER_LAYERS = [
   'options.ts',
   'migrations',
   'schema',
@@ -195,9 +195,9 @@ for (const { name, forbids } of rules) {
   })
 }
 
-t.test('every folder of the controller has a floor, and every floor a folder', async t => {
+t.test('every folder of the controller has a layer, and every layer a folder', async t => {
   const folders = new Set(files.flatMap(file => /^controller\/([^/]+)\//.exec(file)?.[1] ?? []))
-  t.same([...folders].sort(), [...FLOORS].sort())
+  t.same([...folders].sort(), [...LAYERS].sort())
 })
 
 t.test('no folder has an import cycle among its files and subfolders, types included', async t => {
@@ -278,7 +278,7 @@ t.test('each rule finds its breach and accepts what is allowed', async t => {
       `import type { A } from '../network/y.js'`,
     ],
     [
-      'no room of the load balancer service imports a higher one',
+      'no layer of the load balancer service imports a higher one',
       'controller/load-balancer/change/x.ts',
       `import type { A } from '../api/y.js'`,
     ],
@@ -330,15 +330,15 @@ t.test('the search finds cycles of files, of folders and of both', async t => {
   )
 })
 
-/** Null for files without a floor: main.ts and everything outside the controller. */
-function floorOf(path: string): number | null {
-  const floor = FLOORS.indexOf(/^controller\/([^/]+)\//.exec(path)?.[1] ?? '')
-  return floor === -1 ? null : floor
+/** Null for files without a layer: main.ts and everything outside the controller. */
+function layerOf(path: string): number | null {
+  const layer = LAYERS.indexOf(/^controller\/([^/]+)\//.exec(path)?.[1] ?? '')
+  return layer === -1 ? null : layer
 }
 
-function roomOf(path: string): number | null {
-  const room = LOAD_BALANCER_ROOMS.indexOf(/^controller\/load-balancer\/([^/]+)/.exec(path)?.[1] ?? '')
-  return room === -1 ? null : room
+function loadBalancerLayerOf(path: string): number | null {
+  const layer = LOAD_BALANCER_LAYERS.indexOf(/^controller\/load-balancer\/([^/]+)/.exec(path)?.[1] ?? '')
+  return layer === -1 ? null : layer
 }
 
 function sourceFiles(folder: string): string[] {
