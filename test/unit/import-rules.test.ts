@@ -23,7 +23,10 @@ const isOurs = (path: string) => FOLDERS.some(folder => inside(folder)(path))
 const IMPURE =
   /^(node:)?(fs|net|tls|dns|dgram|http|https|http2|child_process|worker_threads|cluster|os|timers|inspector|repl)(\/|$)|^(knex|pg|ssh2|koa|dgram-as-promised)$/
 
-/** Decisions and texts: the rendering except the file that reads the templates, every plan, the protocol and the seccomp filters. */
+/**
+ * Decisions and texts: the rendering (except the file that reads the templates), every plan, the protocol and
+ * the seccomp filters.
+ */
 const isPure = (path: string) =>
   (inside('controller/provider/amphora/rendering')(path) && !path.endsWith('/templates.ts')) ||
   /\/plan(-[a-z-]+)?\.ts$/.test(path) ||
@@ -40,19 +43,19 @@ const isBehindKeyManager = (path: string) =>
 const isApi = (path: string) =>
   /^controller\/(identity|network|load-balancer|key-manager)\//.test(path) && !isBehindKeyManager(path)
 
-/** A door is the file of a folder that other folders may import; the rest is its inside. */
-const DOORS: Readonly<Record<string, RegExp>> = {
+/** The public file of a folder, which other folders may import; all other files are internal. */
+const PUBLIC_FILES: Readonly<Record<string, RegExp>> = {
   'controller/provider': /^provider\.ts$/,
   'controller/compute': /^driver\.ts$/,
   'controller/network': /^driver\.ts$/,
   'controller/certificates': /^certificate-source\.ts$/,
-  // No door: other services use HTTP.
+  // No public file: other services use HTTP.
   'controller/key-manager': /^(?!)/,
 }
 
 const rules: Rule[] = [
   {
-    name: 'the protocol imports nothing of ours',
+    name: 'the protocol imports none of our code',
     forbids: ({ from, to }) =>
       inside('amphora-agent/protocol')(from) && isOurs(to) && !inside('amphora-agent/protocol')(to),
   },
@@ -69,15 +72,16 @@ const rules: Rule[] = [
       !inside('amphora-agent/seccomp')(to),
   },
   {
-    name: "the API never imports a provider's or driver's inside",
+    name: 'the API never imports internals of a provider or driver',
     forbids: ({ from, to }) =>
       isApi(from) &&
-      Object.entries(DOORS).some(
-        ([folder, door]) => inside(folder)(to) && !inside(folder)(from) && !door.test(to.slice(folder.length + 1)),
+      Object.entries(PUBLIC_FILES).some(
+        ([folder, publicFile]) =>
+          inside(folder)(to) && !inside(folder)(from) && !publicFile.test(to.slice(folder.length + 1)),
       ),
   },
   {
-    name: 'the API knows nothing of the programs that work behind it',
+    name: 'the API does not know the programs that work behind it',
     forbids: ({ from, to }) =>
       isApi(from) &&
       (/^controller\/(worker|health-manager|housekeeping)\//.test(to) ||
@@ -93,7 +97,7 @@ const rules: Rule[] = [
     forbids: ({ from, to }) => inside('controller/certificates')(from) && inside('controller/key-manager')(to),
   },
   {
-    name: 'nothing imports cli but main.ts',
+    name: 'only main.ts imports cli',
     forbids: ({ from, to }) =>
       !inside('test')(from) &&
       inside('controller/cli')(to) &&
@@ -115,7 +119,7 @@ const rules: Rule[] = [
     },
   },
   {
-    name: 'the configuration knows nothing of a service but its options',
+    name: 'of a service, the configuration knows only the options',
     forbids: ({ from, to }) =>
       inside('controller/config')(from) &&
       inside('controller')(to) &&
@@ -134,7 +138,7 @@ const rules: Rule[] = [
   },
 ]
 
-/** The layers of the controller, from the bottom to the top: a folder imports only from earlier ones. */
+/** The layers of the controller, from bottom to top: a folder imports only from earlier ones. */
 const LAYERS = [
   'log',
   'process',
@@ -173,7 +177,7 @@ const LOAD_BALANCER_LAYERS = [
 ]
 
 /** A folder with more files is too large to read at a glance. Folders of migrations are exempt. */
-const MOST_FILES = 15
+const MAX_FILES = 15
 
 const files = FOLDERS.flatMap(sourceFiles)
 const imports = files.flatMap(file => importsOf(file, readFileSync(join(root, file), 'utf8')))
@@ -205,16 +209,16 @@ t.test('no folder has an import cycle among its files and subfolders, types incl
   t.same(cycles(product), [])
 })
 
-t.test(`no folder of the product has more than ${MOST_FILES} files`, async t => {
+t.test(`no folder of the product has more than ${MAX_FILES} files`, async t => {
   const sizes = new Map<string, number>()
   for (const file of files) sizes.set(dirname(file), (sizes.get(dirname(file)) ?? 0) + 1)
-  const large = [...sizes].filter(([folder, size]) => size > MOST_FILES && !/^test\/|\/migrations$/.test(folder))
+  const large = [...sizes].filter(([folder, size]) => size > MAX_FILES && !/^test\/|\/migrations$/.test(folder))
   t.same(large, [])
 })
 
-t.test('each rule finds its breach and accepts what is allowed', async t => {
-  const breaches: [rule: string, from: string, statement: string][] = [
-    ['the protocol imports nothing of ours', 'amphora-agent/protocol/x.ts', `import { a } from '../haproxy/y.js'`],
+t.test('each rule finds its violation and accepts what is allowed', async t => {
+  const violations: [rule: string, from: string, statement: string][] = [
+    ['the protocol imports none of our code', 'amphora-agent/protocol/x.ts', `import { a } from '../haproxy/y.js'`],
     ['the agent never imports the controller', 'amphora-agent/x.ts', `import type { A } from '../controller/y.js'`],
     [
       'of the agent, the controller imports only the protocol and the seccomp filters',
@@ -222,32 +226,28 @@ t.test('each rule finds its breach and accepts what is allowed', async t => {
       `export * from '../../amphora-agent/z.js'`,
     ],
     [
-      "the API never imports a provider's or driver's inside",
+      'the API never imports internals of a provider or driver',
       'controller/load-balancer/objects/pools/x.ts',
       `import '../../../network/local/driver.js'`,
     ],
     [
-      "the API never imports a provider's or driver's inside",
+      'the API never imports internals of a provider or driver',
       'controller/network/x.ts',
       `import '../compute/noop/driver.js'`,
     ],
     [
-      "the API never imports a provider's or driver's inside",
+      'the API never imports internals of a provider or driver',
       'controller/identity/x.ts',
       `import '../key-manager/api.js'`,
     ],
     [
-      "the API never imports a provider's or driver's inside",
+      'the API never imports internals of a provider or driver',
       'controller/load-balancer/x.ts',
       `import '../certificates/barbican/certificate-source.js'`,
     ],
+    ['the API does not know the programs that work behind it', 'controller/identity/x.ts', `import '../worker/y.js'`],
     [
-      'the API knows nothing of the programs that work behind it',
-      'controller/identity/x.ts',
-      `import '../worker/y.js'`,
-    ],
-    [
-      'the API knows nothing of the programs that work behind it',
+      'the API does not know the programs that work behind it',
       'controller/key-manager/api/orders.ts',
       `import '../orders/worker/y.js'`,
     ],
@@ -271,7 +271,7 @@ t.test('each rule finds its breach and accepts what is allowed', async t => {
       'controller/certificates/inspection/x.ts',
       `import '../../key-manager/faults.js'`,
     ],
-    ['nothing imports cli but main.ts', 'controller/worker/x.ts', `import { a } from '../cli/y.js'`],
+    ['only main.ts imports cli', 'controller/worker/x.ts', `import { a } from '../cli/y.js'`],
     [
       'no folder of the controller imports a higher one',
       'controller/database/x.ts',
@@ -283,22 +283,22 @@ t.test('each rule finds its breach and accepts what is allowed', async t => {
       `import type { A } from '../api/y.js'`,
     ],
     [
-      'the configuration knows nothing of a service but its options',
+      'of a service, the configuration knows only the options',
       'controller/config/x.ts',
       `import { A } from '../network/api.js'`,
     ],
     ['nothing imports the tests', 'controller/x/y.ts', `import { a } from '../../test/support/database/database.js'`],
     ['built-in modules are named node:', 'controller/x/y.ts', `import fs from 'fs'`],
   ]
-  for (const [name, from, statement] of breaches) {
+  for (const [name, from, statement] of violations) {
     const [found] = importsOf(from, statement)
     const broken = rules.filter(({ forbids }) => found !== undefined && forbids(found)).map(rule => rule.name)
     t.ok(broken.includes(name), `${from}: ${statement}`)
   }
   t.same(
-    [...new Set(breaches.map(([name]) => name))].sort(),
+    [...new Set(violations.map(([name]) => name))].sort(),
     rules.map(({ name }) => name).sort(),
-    'every rule has a breach',
+    'every rule has a violation',
   )
 
   const allowed: [from: string, statement: string][] = [
