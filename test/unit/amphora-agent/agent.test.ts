@@ -73,7 +73,7 @@ t.test('oversized frames and frames that are not JSON end the stream', t => {
 })
 
 t.test('counters', t => {
-  t.test('add up over the old and the new worker, and stay when the old one ends', t => {
+  t.test('add up over the old and the new worker, and remain when the old one ends', t => {
     let state = observe(EMPTY, new Map([['a', [row('l', 10, 2)]]]), new Set(['a']))
     state = observe(
       state,
@@ -256,7 +256,7 @@ t.test('a network in the desired state needs no change, however it was written',
   t.strictSame(withKeepalived.additions, [])
   t.notOk(
     withKeepalived.removals.some(({ line }) => line.includes('addr')),
-    'keepalived’s VIP stays',
+    'keepalived’s VIP is not removed',
   )
   t.end()
 })

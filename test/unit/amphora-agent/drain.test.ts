@@ -1,10 +1,10 @@
 import t from 'tap'
 import { closeUnlessOthers } from '../../../amphora-agent/haproxy/runtime/sessions.js'
 
-t.test('draining leaves a new session alone that reuses the address of an ended one', async t => {
+t.test('draining does not close a new session that reuses the address of an ended one', async t => {
   const places = Array.from({ length: 50 }, (_, i) => `0x${(i + 1).toString(16)}`)
   const found = places.map(pointer => ({ pointer, backend: 'p:l', server: 'member-1' }))
-  /** By then four addresses belong to sessions of another member, and the second session has ended. */
+  /** By then, four addresses belong to sessions of another member, and the second session has ended. */
   const open = new Map(places.map(place => [place, 'member-1']))
   const strangers = ['0x1', '0x14', '0x15', '0x32']
   for (const place of strangers) open.set(place, 'member-2')

@@ -19,10 +19,10 @@ const texts = (before: Server[], desired: Server[], dynamic = true) => {
   return transition.kind === 'runtime' ? transition.commands.map(({ text }) => text) : transition
 }
 
-t.test('a transition starts, retires, stops, reloads or leaves HAProxy alone', t => {
+t.test('a transition starts, retires, stops or reloads HAProxy, or leaves it alone', t => {
   const some = part([backend([server(1)])])
   t.match(plan(null, some, false), { kind: 'start' })
-  t.match(plan(some, some, false), { kind: 'start' }, 'even if it should already be running')
+  t.match(plan(some, some, false), { kind: 'start' }, 'even if HAProxy should be running already')
   t.match(plan(some, null), { kind: 'retire' }, 'it stops only after old connections have ended')
   t.match(plan(null, null), { kind: 'stop' })
   t.match(plan(some, null, false), { kind: 'unchanged' })
@@ -58,7 +58,7 @@ t.test('server changes become runtime commands', t => {
   t.strictSame(
     texts([server(1)], [server(1, { weight: 2 })], false),
     ['set server p:l/m1 weight 2'],
-    'also in a backend that is not dynamic',
+    'even in a backend that is not dynamic',
   )
   t.strictSame(texts([server(1)], [server(1, { disabled: true })]), ['set server p:l/m1 state maint'])
   t.strictSame(texts([server(1, { disabled: true })], [server(1)]), ['set server p:l/m1 state ready'])
@@ -125,7 +125,7 @@ t.test('connection limits of listeners change at runtime', t => {
   t.end()
 })
 
-t.test('commands share lines, but servers leave in a line after those that join', t => {
+t.test('commands share lines, but servers leave in a later line than those that join', t => {
   const lines = (before: Server[], desired: Server[]) => {
     const transition = plan(part([backend(before)]), part([backend(desired)]))
     return transition.kind === 'runtime' ? linesOf(transition.commands) : []
@@ -163,7 +163,7 @@ t.test('property: the planned commands turn one set of servers into another', t 
         dynamic: true,
         deregistrationDelay: 30,
         servers: set.map(({ number, weight, disabled }) =>
-          // Derived from the number, so that a server that stays can be adjusted at runtime.
+          // Derived from the number, so that a remaining server can be adjusted at runtime.
           server(number, {
             weight,
             disabled,
@@ -318,7 +318,7 @@ t.test('parsers of HAProxy’s answers never throw', t => {
   t.end()
 })
 
-t.test('HAProxy’s alerts are kept from its output', t => {
+t.test('HAProxy’s alerts are extracted from its output', t => {
   t.equal(significantWords('[NOTICE] a\n[ALERT] b\n[WARNING] c\n[ALERT] d\n'), '[ALERT] b\n[ALERT] d')
   t.equal(significantWords(' only this \n\n'), 'only this')
   t.equal(significantWords(`[ALERT] ${'x'.repeat(10_000)}`).length, 4_000)

@@ -94,7 +94,7 @@ const reports: fc.Arbitrary<Omit<Report, 'fragment' | 'seq'>> = fc.record(
   PLAIN,
 )
 
-/** What a receiver knows after every fragment, in the order given. */
+/** What a receiver knows after each fragment, in the given order. */
 function reassemble(fragments: readonly Report[]) {
   const pools = new Map<number, Report['pools'][number]>()
   const listeners: Report['listeners'] = []
@@ -124,7 +124,7 @@ t.test('a beat survives encoding and always has the same size', t => {
   t.end()
 })
 
-t.test('a report is whole after its fragments, each of which fits a datagram and decodes alone', t => {
+t.test('a report is complete after its fragments, each of which fits a datagram and decodes alone', t => {
   fc.assert(
     fc.property(reports, fc.boolean(), (generated, reversed) => {
       const byIndex = new Map(generated.pools.map(pool => [pool.index, pool]))

@@ -30,15 +30,15 @@ const some = (changes: Partial<Leaving> = {}): Leaving => ({
 const plan = (before: HaproxyPart | null, desired: HaproxyPart | null, leaving: Leaving[], hasOldWorkers = false) =>
   planTransition(before, desired, { running: true, hasOldWorkers, leaving, now: 5_000 })
 
-t.test('the time that servers have left is that of the last one, and nothing when it is over', t => {
+t.test('leavingSeconds is the time of the last leaving server, and 0 when it is over', t => {
   const patient = some({ since: 2_000 })
   t.equal(leavingSeconds([], 5_000), 0)
   t.equal(leavingSeconds([some(), patient], 2_000), 30)
   t.equal(leavingSeconds([patient, some()], 31_500), 1)
   t.equal(leavingSeconds([some(), patient], 32_000), 0)
-  t.equal(leavingSeconds([some({ removed: false })], 2_000), 0, 'a disabled one keeps its interface anyway')
-  t.equal(leavingSeconds([some()], 99_000), 0, 'although the server is still there')
-  t.equal(leavingSeconds([some({ since: 90_000 })], 1_000), 30, 'the clock began anew with the machine')
+  t.equal(leavingSeconds([some({ removed: false })], 2_000), 0, 'a disabled server keeps its interface anyway')
+  t.equal(leavingSeconds([some()], 99_000), 0, 'even though the server still exists')
+  t.equal(leavingSeconds([some({ since: 90_000 })], 1_000), 30, 'the clock restarted with the machine')
   t.end()
 })
 
@@ -49,13 +49,13 @@ t.test('removed and disabled servers leave, from the first such change on', t =>
   t.strictSame(whoLeaves([], both, one, 1_000), [some()])
   t.strictSame(whoLeaves([], both, disabled, 1_000), [some({ removed: false })])
   t.strictSame(whoLeaves([], both, null, 1_000).map(pathOf), ['p:l/m1', 'p:l/m2'])
-  t.strictSame(whoLeaves([], disabled, disabled, 1_000), [], 'not a server that was already disabled')
+  t.strictSame(whoLeaves([], disabled, disabled, 1_000), [], 'a server that was already disabled does not leave')
   t.strictSame(
     whoLeaves([some({ removed: false })], disabled, one, 9_000),
     [some()],
-    'since the first of several changes',
+    'the time of the first of several changes counts',
   )
-  t.strictSame(whoLeaves([some()], one, both, 9_000), [], 'not a server that comes back')
+  t.strictSame(whoLeaves([some()], one, both, 9_000), [], 'a server that comes back does not leave')
   const hasty = part([{ ...backend([server(2)]), deregistrationDelay: 0 }])
   t.strictSame(whoLeaves([some()], one, hasty, 9_000), [some({ delayMs: 0 })], 'the pool’s new delay applies')
   t.end()
@@ -70,12 +70,16 @@ t.test('a leaving server may return, but a changed one needs a reload', t => {
     leaving: [],
   })
   const other = part([backend([server(1, { port: 81 }), server(2)])])
-  t.match(plan(one, other, [some()]), { kind: 'reload', reason: /m1 changed/ }, 'it does not return with another port')
+  t.match(plan(one, other, [some()]), { kind: 'reload', reason: /m1 changed/ }, 'it may not return with another port')
   const heir = part([backend([server(1, { name: 'heir' }), server(2)])])
   t.match(plan(one, heir, [some()]), { kind: 'reload', reason: /reuses the number of server m1/ })
-  t.match(plan(one, heir, [some({ held: false })]), { kind: 'runtime' }, 'once the current worker no longer has it')
+  t.match(
+    plan(one, heir, [some({ held: false })]),
+    { kind: 'runtime' },
+    'it may return once the current worker no longer has it',
+  )
   t.match(plan(both, null, []), { kind: 'retire', leaving: [{ held: false }, { held: false }] })
-  t.match(plan(null, null, [some()], true), { kind: 'unchanged' }, 'while old workers run')
+  t.match(plan(null, null, [some()], true), { kind: 'unchanged' }, 'nothing changes while old workers run')
   t.match(plan(null, null, [], false), { kind: 'stop' })
   const states = parseServersState(dump(modelOf(part([backend([server(1, { disabled: true }), server(2)])]))))
   t.strictSame(differences(one, states, [some()]), [])
@@ -98,7 +102,7 @@ t.test('show sess is parsed', t => {
   t.end()
 })
 
-t.test('the oldest of too many or too large old workers end', t => {
+t.test('the oldest old workers end when they are too many or too large', t => {
   const workers = [3, 1, 2].map(startTime => ({ pid: startTime + 10, startTime, memoryKib: 1024 }))
   const surplus = (most: number, memoryMib: number) => surplusOf(workers, { most, memoryMib }).map(({ pid }) => pid)
   t.strictSame(surplus(3, 3), [])
@@ -153,7 +157,7 @@ t.test('property: any sequence of changes reaches the desired state and cuts no 
       const connections: Connection[] = []
       const open = (in_: Model) => connections.some(one => one.worker === in_ && !one.cut)
 
-      /** As the drain works. */
+      /** Works as the drain does. */
       const drain = () => {
         const closed = new Set<string>()
         for (const one of leaving.filter(each => isOver(each, now))) {

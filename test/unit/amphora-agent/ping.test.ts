@@ -11,7 +11,7 @@ t.test('a ping question survives encoding; a malformed one is refused', async t 
   for (const text of bad) t.equal(parsePingQuestion(text), null, text)
 })
 
-t.test('the first answer decides the state, then rise and fall answers in a row', async t => {
+t.test('the first answer decides the state, then `rise` and `fall` answers in a row', async t => {
   const verdictsOf = (answers: boolean[]) => {
     const judge = createJudge()
     return answers.map(answered => judge(question, answered)).join(' ')
@@ -28,7 +28,7 @@ t.test('each member is judged separately', async t => {
   t.equal(judge(question, false), 'up')
 })
 
-t.test('the member not asked about for longest is forgotten first', async t => {
+t.test('the member not asked about for the longest time is forgotten first', async t => {
   const judge = createJudge()
   judge({ ...question, fall: 1 }, false)
   judge({ ...question, subject: 'kept' }, false)
@@ -36,8 +36,8 @@ t.test('the member not asked about for longest is forgotten first', async t => {
     judge({ ...question, subject: `other-${number}` }, true)
     if (number % 1000 === 0) judge({ ...question, subject: 'kept' }, false)
   }
-  t.equal(judge(question, true), 'up', 'judged as new')
-  t.equal(judge({ ...question, subject: 'kept' }, true), 'down', 'one answer is not enough')
+  t.equal(judge(question, true), 'up', 'a forgotten member is judged as new')
+  t.equal(judge({ ...question, subject: 'kept' }, true), 'down', 'one answer is not enough for a remembered member')
 })
 
 t.test('concurrent questions about one address share a ping; at most 256 run at once', async t => {
@@ -51,7 +51,7 @@ t.test('concurrent questions about one address share a ping; at most 256 run at 
   sent[0]?.end(true)
   t.same(await Promise.all(first), [true, true])
   const again = ask('192.0.2.1', 3)
-  t.equal(sent.length, 257, 'an answer frees a place and serves only earlier questions')
+  t.equal(sent.length, 257, 'an answer frees a slot and serves only earlier questions')
   for (const { end } of sent) end(false)
   t.same(new Set(await Promise.all([...others, again])), new Set([false]))
 })

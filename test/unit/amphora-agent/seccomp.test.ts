@@ -58,7 +58,7 @@ for (const architecture of ['x64', 'arm64'] as const) {
   const ask = (filter: Buffer, call: SystemCall | number, ...args: number[]) =>
     verdict(filter, AUDIT[architecture], typeof call === 'number' ? call : numberOf(call, architecture)!, args)
 
-  t.test(`the ${architecture} filters allow the calls needed and refuse the rest`, async t => {
+  t.test(`the ${architecture} filters allow the required calls and refuse the rest`, async t => {
     for (const call of Object.keys(SYSTEM_CALLS) as SystemCall[]) {
       const number = numberOf(call, architecture)
       if (number === null || call === 'clone3') continue

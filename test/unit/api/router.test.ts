@@ -17,7 +17,7 @@ const routes = [
 const lenient = createRouter(routes, { caseSensitive: false, headIsGet: true })
 const strict = createRouter(routes, { caseSensitive: true, headIsGet: false })
 
-t.test('a path finds its route and its parameters', async t => {
+t.test('a path leads to its route and parameters', async t => {
   t.match(lenient.find('GET', '/').match, { route: { path: '/' }, params: {} })
   t.match(lenient.find('GET', '/v1/cas/a%2Fb').match, { route: { path: '/v1/cas/:id' }, params: { id: 'a/b' } })
   t.match(lenient.find('PUT', '/v1/pools/p/members/m').match, { params: { pool: 'p', id: 'm' } })
@@ -33,7 +33,7 @@ t.test('a static segment wins over a parameter, unless it lacks the method', asy
   t.match(lenient.find('DELETE', '/v1/cas/all').match, { route: { path: '/v1/cas/:ca_id' }, params: { ca_id: 'all' } })
 })
 
-t.test('a trailing slash is ignored, an empty segment matches nothing', async t => {
+t.test('a trailing slash is ignored; an empty segment matches nothing', async t => {
   t.match(lenient.find('GET', '/v1/cas/').match, { route: { path: '/v1/cas' } })
   for (const path of ['/v1/cas//', '/v1//cas', '//v1/cas', '/v1', '/v1/cas/a/b']) {
     t.strictSame(lenient.find('GET', path), { match: null, routes: [] }, path)

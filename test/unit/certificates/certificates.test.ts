@@ -35,7 +35,7 @@ const der = (pem: string) => Buffer.from(pem.replace(/-----[^-]+-----|\s/g, ''),
 /** The same content with 8388607 instead of 65536 iterations. */
 const costlier = (content: Buffer) =>
   Buffer.from(content.toString('latin1').replaceAll('\x02\x03\x01\x00\x00', '\x02\x03\x7f\xff\xff'), 'latin1')
-t.test('certificate containers are accepted if their parts fit, else refused with a reason', async t => {
+t.test('certificate containers are accepted if their parts fit, and refused with a reason otherwise', async t => {
   const encrypted = (cipher: string, ...more: string[]) =>
     opensslBytes('pkcs8', '-topk8', '-in', fileOf(ec.privateKey), '-passout', 'pass:päss', '-v2', cipher, ...more)
   const pkcs7 = opensslBytes('crl2pkcs7', '-nocrl', '-certfile', fileOf(chain)).toString()
@@ -67,7 +67,7 @@ t.test('certificate containers are accepted if their parts fit, else refused wit
   t.match(container({ certificate: makePair({ subject: '/O=x' }).certificate }), /belong/)
 })
 
-t.test('CA certificates and CRLs are accepted if valid and signed, else refused with a reason', async t => {
+t.test('CA certificates and CRLs are accepted if valid and signed, and refused with a reason otherwise', async t => {
   const authority = (text: string) => inspect({ kind: 'authority', authority: bytes(text) })
   t.equal(authority(root.certificate), null)
   t.equal(authority(chain), null, 'several certificates')
@@ -85,7 +85,7 @@ t.test('CA certificates and CRLs are accepted if valid and signed, else refused 
   t.equal(list(pem, null), null, 'without a CA')
   t.equal(list(pem, 'no certificate'), null, 'an invalid CA is reported by its own check')
   t.match(list(pem, other.certificate), /is not signed by the CA/)
-  t.match(list(pem, rsa.certificate), /is not signed by the CA/, 'a key of another kind')
+  t.match(list(pem, rsa.certificate), /is not signed by the CA/, 'a key of another type')
   t.match(list('', root.certificate), /not a revocation list in PEM/)
   t.match(list(root.certificate, root.certificate), /not a revocation list in PEM/)
   t.match(list(der(pem).toString('latin1'), root.certificate), /not a revocation list in PEM/)
@@ -149,7 +149,7 @@ t.test('the PKCS#12 key derivation gives node-forge’s results', async t => {
   }
 })
 
-t.test('a reference is a secret’s or container’s URL and nothing else', async t => {
+t.test('a reference is the URL of a secret or container and nothing else', async t => {
   const id = '8f7a6b5c-4d3e-2f1a-0b9c-8d7e6f5a4b3c'
   const cases: [string, ReturnType<typeof readReference>][] = [
     [`http://key.example:9311/v1/secrets/${id}`, { kind: 'secrets', id }],

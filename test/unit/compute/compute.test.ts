@@ -17,7 +17,7 @@ const master = Buffer.alloc(32, 7)
 const AMPHORA = '0b1c5a3e-6a43-4d2e-9c67-0c5f1c6c4f10'
 
 t.test('an amphora identity', async t => {
-  t.test('depends on the master key and the amphora id alone', async t => {
+  t.test('depends only on the master key and the amphora id', async t => {
     const one = amphoraIdentity(master, AMPHORA)
     t.same(amphoraIdentity(master, AMPHORA), one)
     const others = [
@@ -108,25 +108,28 @@ t.test('the noop driver', async t => {
 })
 
 t.test('queues', async t => {
-  t.test('run tasks of one key in turn, even after a failure, and other keys in parallel', async t => {
-    const inTurn = createQueues()
-    const events: string[] = []
-    let release = () => {}
-    const held = new Promise<void>(resolve => {
-      release = resolve
-    })
-    const first = inTurn('a', async () => {
-      await held
-      events.push('first')
-      throw new Error('first fails')
-    })
-    const second = inTurn('a', async () => events.push('second'))
-    await inTurn('b', async () => events.push('other'))
-    release()
-    await t.rejects(first, { message: 'first fails' })
-    await second
-    t.same(events, ['other', 'first', 'second'])
-  })
+  t.test(
+    'run tasks with the same key one after another, even after a failure, and other tasks in parallel',
+    async t => {
+      const inTurn = createQueues()
+      const events: string[] = []
+      let release = () => {}
+      const held = new Promise<void>(resolve => {
+        release = resolve
+      })
+      const first = inTurn('a', async () => {
+        await held
+        events.push('first')
+        throw new Error('first fails')
+      })
+      const second = inTurn('a', async () => events.push('second'))
+      await inTurn('b', async () => events.push('other'))
+      release()
+      await t.rejects(first, { message: 'first fails' })
+      await second
+      t.same(events, ['other', 'first', 'second'])
+    },
+  )
 })
 
 t.test('the record of a machine', async t => {
@@ -136,7 +139,7 @@ t.test('the record of a machine', async t => {
     return { ticks, boot: readFileSync('/proc/sys/kernel/random/boot_id', 'utf8').trim() }
   }
 
-  t.test('names its process only if the same process is still alive', async t => {
+  t.test('names its process only while that process lives', async t => {
     const directory = t.testdir({})
     const files = machineDirectory(directory)
     const { ticks, boot } = own()
@@ -178,12 +181,12 @@ t.test('the record of a machine', async t => {
   })
 })
 
-t.test('the doctor notes a host with few inotify watchers', async t => {
+t.test('the doctor reports a host with few inotify watches', async t => {
   t.same(checkWatchers(8_192), [])
   t.match(checkWatchers(128), [{ state: 'note', text: /128 inotify/, remedy: /fs\.inotify/ }])
 })
 
-t.test('the doctor notes a host whose autogroups limit thread priorities to one process', async t => {
+t.test('the doctor reports a host whose autogroups limit thread priorities to one process', async t => {
   t.match(checkPriorities('1\n', false), [{ state: 'note', text: /autogroups/, remedy: /sched_autogroup_enabled=0/ }])
   for (const [autogroups, inGroup] of [
     ['0\n', false],

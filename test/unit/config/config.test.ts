@@ -47,7 +47,7 @@ function refusal(text: string, environment: NodeJS.ProcessEnv = {}): string {
   }
 }
 
-t.test('the environment overrides the file, and the file the defaults', async t => {
+t.test('the environment overrides the file, and the file overrides the defaults', async t => {
   const text = 'network: {driver: noop, port: 1111}\n'
   t.match(parseConfiguration('', {}), { network: { driver: 'local', port: 9696 }, identity: { host: '127.0.0.1' } })
   t.match(parseConfiguration(text, {}), { network: { driver: 'noop', port: 1111 } })
@@ -258,7 +258,7 @@ t.test('client files default to the demo user and are readable by root alone', a
   t.match(readFileSync(join(directory, 'admin-openrc'), 'utf8'), "export OS_USERNAME='admin'")
 })
 
-t.test('writing a private file replaces it for root alone; a failed write leaves nothing behind', async t => {
+t.test('writing a private file replaces it, readable by root alone; a failed write leaves nothing behind', async t => {
   const directory = t.testdir({ file: 'old' })
   const path = join(directory, 'file')
   chmodSync(path, 0o644)
@@ -268,7 +268,7 @@ t.test('writing a private file replaces it for root alone; a failed write leaves
   mkdirSync(join(directory, 'taken'))
   t.throws(() => writePrivateFile(join(directory, 'taken'), 'x'))
   t.equal(existsSync(join(directory, 'taken')), true)
-  t.same(readdirSync(directory).sort(), ['file', 'taken'], 'nothing else is left')
+  t.same(readdirSync(directory).sort(), ['file', 'taken'], 'no other file remains')
 })
 
 t.test('creating a private file keeps an existing one', async t => {
@@ -281,7 +281,7 @@ t.test('creating a private file keeps an existing one', async t => {
   t.same(readdirSync(dirname(path)), ['file'])
 })
 
-t.test('service URLs are where clients reach each service', async t => {
+t.test('a service URL is the address that clients use', async t => {
   const config = parseConfiguration(
     'identity: {host: 0.0.0.0}\nnetwork: {host: "::1", port: 1}\nload_balancer: {public_url: "https://lb.example"}',
     {},

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { isDatabaseAway } from '../../../controller/database/database-away.js'
 
-t.test('connection errors are told apart from errors of the statement', async t => {
+t.test('connection errors are distinguished from errors of the statement', async t => {
   const away = [
     new Error('Connection terminated unexpectedly'),
     new Error('update "load_balancer" set "name" = $1 - Connection terminated unexpectedly'),

@@ -11,7 +11,7 @@ import {
   unprepared,
 } from '../../../controller/database/sql.js'
 
-t.test('a nested fragment brings its bindings along', async t => {
+t.test('a nested fragment keeps its bindings', async t => {
   const inner = sql`b = ${2} OR c = ${'x'}`
   const statement = sql`SELECT a FROM t WHERE a = ${1} AND (${inner}) AND (${inner}) AND d = ANY(${['p', 'q']})`
   t.equal(statement.text, 'SELECT a FROM t WHERE a = $1 AND (b = $2 OR c = $3) AND (b = $4 OR c = $5) AND d = ANY($6)')

@@ -108,7 +108,7 @@ t.test('fragments of a report add up to the state of every object', t => {
     ],
   })
   const half = addReport(undefined, first)
-  t.equal(readPicture(half, table), null, 'nothing is read until every object was reported')
+  t.equal(readPicture(half, table), null, 'nothing is read until every object is reported')
   const whole = readPicture(addReport(half, second), table)
   t.same(
     whole?.listeners,
@@ -124,7 +124,7 @@ t.test('fragments of a report add up to the state of every object', t => {
       ['m2', 'DOWN'],
       ['m3', 'DRAIN'],
     ]),
-    'the worst state of each member',
+    'the worst state of each member counts',
   )
   const other = addReport(half, createReport({ configHash: '8899aabbccddeeff' }))
   t.equal(readPicture(other, table), null, 'another configuration starts over')

@@ -2,7 +2,7 @@ import t from 'tap'
 import { judgeSilence, type Liveness, type Silence } from '../../../controller/health-manager/silence.js'
 import { createHearing, playSilences, RHYTHM } from '../../support/worlds/silence-stories.js'
 
-t.test('a silence counts as one amphora’s own, shared with others, or unsure', async t => {
+t.test('a silence counts as one amphora’s own, as shared, or as unsure', async t => {
   const silent = createHearing(0, { silentSeconds: 16 })
   const fleet = (fields: Partial<Liveness> = {}) => Array.from({ length: 9 }, (_, at) => createHearing(at + 1, fields))
   const cases: [string, Silence, Liveness, Liveness[]][] = [
@@ -44,7 +44,7 @@ t.test('a silence counts as one amphora’s own, shared with others, or unsure',
     t.equal(judgeSilence(one, [one, ...others], RHYTHM), expected, name)
 })
 
-t.test('a network outage is never taken for deaths, and every death is found', async t => {
+t.test('a network outage is never mistaken for dead amphorae, and every dead one is found', async t => {
   // integration/health-manager/silence-stories.test.ts plays more.
   t.doesNotThrow(() => playSilences(1000))
 })

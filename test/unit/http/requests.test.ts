@@ -64,7 +64,7 @@ t.test('an endless chunked body is 413 once it is too large', async t => {
   const [answer] = await new Promise<[string]>((resolve, reject) => {
     socket.once('data', data => resolve([String(data)]))
     socket.once('error', reject)
-    socket.once('close', () => reject(new Error('There was no answer.')))
+    socket.once('close', () => reject(new Error('There was no answer')))
   })
   t.match(answer, /^HTTP\/1\.1 413 [\s\S]*connection: close/i)
 })
@@ -85,7 +85,7 @@ t.test('the client’s address comes from X-Forwarded-For only behind trusted pr
   t.equal(await asked(trusted, '192.0.2.1'), '<192.0.2.1>')
   t.equal(await asked(trusted, '10.9.9.9, 192.0.2.1'), '<192.0.2.1>', 'earlier entries may be forged')
   t.equal(await asked(trusted, '192.0.2.1, 2001:db8::7, ::ffff:127.0.0.9'), '<192.0.2.1>', 'through several proxies')
-  t.equal(await asked(trusted, '127.0.0.7'), '<127.0.0.7>', 'from a proxy itself')
+  t.equal(await asked(trusted, '127.0.0.7'), '<127.0.0.7>', 'the client is a proxy itself')
   t.equal(await asked(trusted, '192.0.2.1, nonsense'), '<127.0.0.1>')
 })
 
@@ -144,7 +144,7 @@ t.test('refusals are logged without a stack, and a flood of them on one line', a
       [40, 'logins from 192.0.2.1: Too many.', undefined],
     ],
   )
-  t.equal(lines.filter(({ path }) => path === '/429').length, 0, 'the access log has none')
+  t.equal(lines.filter(({ path }) => path === '/429').length, 0, 'the access log has no refusals')
   await get('/bug')
   t.match(await line('request', ({ path }) => path === '/bug'), { status: 500 })
   t.match(
@@ -154,7 +154,7 @@ t.test('refusals are logged without a stack, and a flood of them on one line', a
   )
 })
 
-/** A connection from a loopback address; each address is a source of its own. */
+/** A connection from a loopback address; each address counts as a separate source. */
 async function connectFrom(t: Test, port: number, localAddress: string) {
   const socket = createConnection({ host: '127.0.0.1', port, localAddress })
   t.teardown(() => socket.destroy())
@@ -188,8 +188,12 @@ t.test('idle connections are closed first, from the source with the most', async
   await Promise.all(silent.map(({ closed }) => closed))
   t.equal(await used.ask(), 'HTTP/1.1 200', 'a used connection outlives the silent ones of its source')
   for (let source = 3; source < 8; source++) {
-    t.equal(await (await connectFrom(t, port, `127.0.0.${source}`)).ask(), 'HTTP/1.1 200', 'other sources find room')
-    t.equal(await other.ask(), 'HTTP/1.1 200', 'existing connections of other sources stay')
+    t.equal(
+      await (await connectFrom(t, port, `127.0.0.${source}`)).ask(),
+      'HTTP/1.1 200',
+      'other sources get connections',
+    )
+    t.equal(await other.ask(), 'HTTP/1.1 200', 'existing connections of other sources remain')
   }
   t.same(
     lines.filter(({ level }) => level >= 40).map(({ msg }) => msg),
@@ -273,7 +277,7 @@ t.test('a project that floods the API does not delay others', async t => {
   t.equal((await other).status, 200)
   const statuses = (await Promise.all(flood)).map(({ status }) => status)
   t.same(new Set(statuses), new Set([200, 429]))
-  t.ok(statuses.filter(status => status === 429).length < 50, 'only those beyond the queue’s limit')
+  t.ok(statuses.filter(status => status === 429).length < 50, 'only requests beyond the queue’s limit are refused')
   t.same(
     lines.filter(({ level }) => level >= 40).map(({ flood }) => flood),
     ['Requests of greedy'],

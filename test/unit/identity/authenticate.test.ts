@@ -56,7 +56,7 @@ t.test('the token determines the caller', async t => {
   t.match(await get('/x', { 'X-Storage-Token': 'alice' }), { status: 200 }, 'X-Storage-Token works too')
   t.match(await get('/x', { 'X-Auth-Token': 'mallory', 'X-Storage-Token': 'alice' }), { status: 401 })
   const forged = { 'X-User-Id': 'root', 'X-Roles': 'admin', 'X-Identity-Status': 'Confirmed' }
-  t.match(await get('/x', forged), { status: 401 }, 'identity headers of a proxy do not count')
+  t.match(await get('/x', forged), { status: 401 }, 'identity headers of a proxy are ignored')
   t.match(await get('/x', { ...forged, 'X-Auth-Token': 'alice' }), {
     body: { user: { id: 'alice' }, roles: ['member'] },
   })
@@ -76,7 +76,7 @@ t.test('a missing, unknown or expired token is 401 with the address of Keystone'
 t.test('a service token authorizes a service to use its user’s token, even an expired one', async t => {
   const asService = (token: string, path = '/x') => get(path, { 'X-Auth-Token': token, 'X-Service-Token': 'service' })
   t.match(await asService('alice'), { status: 200, body: { user: { id: 'alice' }, service: { id: 'nova' } } })
-  t.match(await asService('ended'), { status: 200 }, 'the user’s token may have expired meanwhile')
+  t.match(await asService('ended'), { status: 200 }, 'the user’s token may expire during the request')
   t.match(asked.slice(-2), [
     { token: 'service', allowExpired: false },
     { token: 'ended', allowExpired: true },
@@ -86,7 +86,7 @@ t.test('a service token authorizes a service to use its user’s token, even an 
 
   for (const token of ['mallory', 'alice', 'endedService']) {
     const reply = await get('/x', { 'X-Auth-Token': 'alice', 'X-Service-Token': token })
-    t.equal(reply.status, 401, `${token} is no valid service token, so the request is refused`)
+    t.equal(reply.status, 401, `${token} is not a valid service token, so the request is refused`)
   }
 })
 

@@ -59,7 +59,7 @@ t.test('clients learn the public address of Keystone', async t => {
   t.equal(told('external_url: "https://10.0.0.1", public_url: "https://k/v3"'), 'https://k/v3')
 })
 
-t.test('the advice lists the endpoints missing from the catalogue', async t => {
+t.test('the advice lists the endpoints that the catalogue lacks', async t => {
   const config = parseConfiguration('region: R\nload_balancer: {public_url: "https://lb/"}', {})
   const endpoint = (type: string, url: string, region_id = 'R') => ({
     type,

@@ -42,7 +42,7 @@ t.test('a token document becomes a caller', async t => {
     [{ service: 'load-balancer', method: 'GET', path: '/v2/**' }],
     'only valid rules for services in the catalogue count',
   )
-  t.same(caller({ application_credential: { access_rules: [rule] } }).accessRules, [], 'none without a catalogue')
+  t.same(caller({ application_credential: { access_rules: [rule] } }).accessRules, [], 'no rules without a catalogue')
   for (const body of [
     undefined,
     null,
@@ -65,7 +65,7 @@ t.test('many requests with one token cause one validation', async t => {
   t.same(keystone.queries, ['?nocatalog'])
 })
 
-t.test('without caching every use is validated', async t => {
+t.test('without caching, every use is validated', async t => {
   const { keystone, validate } = await scene(t, { tokenCacheSeconds: 0 })
   for (let times = 0; times < 3; times++) t.ok(await validate('good'))
   t.equal(keystone.asked.validate, 3)
@@ -79,7 +79,7 @@ t.test('a recently expired token is valid together with a service token', async 
       : notFound(request, response, body)
   t.equal(await validate('good'), null)
   t.match(await validate('good', { allowExpired: true }), { user: { id: 'u1' } })
-  t.equal(await validate('good'), null, 'not without a service token, even though it is cached')
+  t.equal(await validate('good'), null, 'it is not valid without a service token, even though it is cached')
 })
 
 t.test('invalid tokens are cached, and malformed ones are not sent to Keystone', async t => {

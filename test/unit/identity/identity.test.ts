@@ -17,7 +17,7 @@ import { nameOfUser } from '../../../controller/identity/tokens/proof.js'
 import { createTokenTurns } from '../../../controller/identity/tokens/token-turns.js'
 import { createFairQueue } from '../../../controller/process/fair-queue.js'
 
-/** Counts the threads of this process with a niceness. */
+/** Counts the threads of this process that have some niceness. */
 const tasksOfNiceness = (niceness: number): number =>
   readdirSync('/proc/self/task').filter(task => getPriority(Number(task)) === niceness).length
 
@@ -41,13 +41,13 @@ t.test('access rules match service, method and path pattern', async t => {
   t.notOk(allows('/v2/lbaas/loadbalancers', '/v2/lbaas/loadbalancers/1'))
   t.ok(allows('/v2/lbaas/*', '/v2/lbaas/pools'))
   t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/pools/1'), '* matches one segment')
-  t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/'), '* matches no empty segment')
+  t.notOk(allows('/v2/lbaas/*', '/v2/lbaas/'), '* does not match an empty segment')
   t.ok(allows('/v2/{kind}/pools/{id}', '/v2/lbaas/pools/1'))
   t.ok(allows('/v2/**', '/v2/lbaas/pools/1/members'))
   t.ok(allows('/v2/**/members', '/v2/lbaas/pools/1/members'))
   t.notOk(allows('/v2/**/members', '/v2/lbaas/pools/1/members/2'))
   t.ok(allows('/v2/**/a/**/b', '/v2/a/x/a/y/b'))
-  t.notOk(allows('/v2/.*', '/v2/xy'), 'patterns are no regular expressions')
+  t.notOk(allows('/v2/.*', '/v2/xy'), 'patterns are not regular expressions')
   const rule = { service: 'network', method: 'GET' as const, path: '/**' }
   t.notOk(isAllowedBy([rule], { service: 'load-balancer', method: 'GET', path: '/v2' }), 'another service')
   t.notOk(isAllowedBy([rule], { service: 'network', method: 'POST', path: '/v2' }), 'another method')
@@ -68,7 +68,7 @@ t.test('endpoint templates are filled in from the token', async t => {
   t.equal(fillTemplate('http://h/%(project_id)s/x', scoped), 'http://h/p1/x')
   t.equal(fillTemplate('http://h/$(tenant_id)s', scoped), 'http://h/p1')
   t.equal(fillTemplate('http://h/$(user_id)s', document), 'http://h/u')
-  t.equal(fillTemplate('http://h/%(project_id)s', document), null, 'left out without a project')
+  t.equal(fillTemplate('http://h/%(project_id)s', document), null, 'an endpoint that needs a project is omitted')
   t.equal(fillTemplate('http://h/%(constructor)s', scoped), null)
   t.equal(fillTemplate('http://h:9311', document), 'http://h:9311')
 })
@@ -83,14 +83,18 @@ t.test('the base address of a request follows its host, path prefix and public U
   t.same(at(null, 'lab', '/identityx'), { base: 'http://lab', path: '/identityx' })
   const proxy = 'https://id.example.org/keystone/v3'
   t.same(at(proxy, 'id.example.org', '/keystone/v3'), { base: 'https://id.example.org/keystone', path: '/v3' })
-  t.same(at(proxy, 'inside:5000', '/v3'), { base: 'http://inside:5000', path: '/v3' }, 'another host, another base')
+  t.same(
+    at(proxy, 'inside:5000', '/v3'),
+    { base: 'http://inside:5000', path: '/v3' },
+    'another host gives another base',
+  )
   t.same(at(null, 'lab', '/v3/identity'), { base: 'http://lab', path: '/v3/identity' })
 })
 
 t.test('passwords are hashed with a salt and verified', async t => {
   const hash = await hashPassword('gehe!m', 14)
   t.notMatch(hash, 'gehe!m')
-  t.not(hash, await hashPassword('gehe!m', 14), 'salted')
+  t.not(hash, await hashPassword('gehe!m', 14), 'the hash is salted')
   const verify = (password: string, stored: string | null | undefined) => verifyPassword(password, stored, 14)
   t.same(await verify('gehe!m', hash), { matches: true, upgraded: null })
   t.same(await verify('gehe!M', hash), { matches: false, upgraded: null })
@@ -124,7 +128,7 @@ t.test('repeated failures pause logins for one account from one source', async t
   t.equal(lockOut.userOf(owner), undefined, 'after three failures the source is no longer known')
   clock += 121_000
   lockOut.failed(attacker)
-  t.equal(lockOut.secondsLeft(attacker), 0, 'the count starts over after a while')
+  t.equal(lockOut.secondsLeft(attacker), 0, 'the count restarts after a while')
 })
 
 t.test('many IPv6 networks of one site share the login turns of one source', async t => {
@@ -147,7 +151,7 @@ t.test('many IPv6 networks of one site share the login turns of one source', asy
   t.same(await Promise.all(others), [{ userId: '192.0.2.1' }, { userId: '2001:db8:8::1' }])
 })
 
-t.test('after failures, logins of unknown users from that source queue apart at low priority', async t => {
+t.test('after failures, logins of unknown users from that source queue separately, at low priority', async t => {
   const { identity } = configurationSchema.parse({ identity: { password_hash_rounds: 14 } })
   const logins = createLogins(identity)
   const attempt = (account: string, address: string, prove: (verify: Verify) => Promise<{ userId: string } | null>) =>
@@ -235,7 +239,7 @@ t.test('an address that tries many accounts takes no login turns from the rest o
   t.ok((await ended).some(({ status }) => status === 'rejected'))
 })
 
-/** Fills a queue while it is occupied, then lets everybody in. @returns the order of entry, and who was refused */
+/** Fills a queue while it is occupied, then lets everyone in. @returns the order of entry, and who was refused */
 async function orderOf(limits: object, places: readonly (readonly [lane: string, who: string])[]) {
   const queue = createFairQueue({
     atOnce: 1,
@@ -285,7 +289,7 @@ t.test('lanes take turns, and so do the callers within a lane', async t => {
       ['a', 'z'],
     ]),
     { entered: 'a/x a/y', refused: 'a/z' },
-    'a newcomer to a full lane displaces nobody with a single entry',
+    'a newcomer to a full lane displaces no caller with a single entry',
   )
 })
 
@@ -331,7 +335,7 @@ t.test('a lane has fewer turns while other lanes are active', async t => {
   clock = 1000
   third()
   await Promise.all(waiting)
-  t.same(within, ['a', 'a', 'b', 'a', 'a', 'a'], 'after a second lane a counts as alone again')
+  t.same(within, ['a', 'a', 'b', 'a', 'a', 'a'], 'after a second, lane a counts as alone again')
 })
 
 /** Token checks that run until the test ends them. */
@@ -406,7 +410,7 @@ t.test('times are formatted with microseconds', async t => {
   t.equal(isoTime(new Date(Date.UTC(2026, 10, 21, 7, 47, 10, 5))), '2026-11-21T07:47:10.005000Z')
 })
 
-t.test('a domain name given beside its id does not change the account', async t => {
+t.test('a domain name given with its id does not change the account', async t => {
   const named = (domain: { id?: string; name?: string }) => nameOfUser({ name: 'admin', domain })
   t.equal(named({ id: 'default', name: 'whatever' }), named({ id: 'default' }))
   t.not(named({ name: 'one' }), named({ name: 'other' }))

@@ -25,11 +25,11 @@ const source = (keys: Buffer[], reread: (() => Promise<Buffer[]>) | null = null)
 const crypto = (yaml: string) => parseConfiguration(`key_manager: {crypto: ${yaml}}`, {})
 const failure = (work: Promise<unknown>): Promise<Error> =>
   work.then(
-    () => t.fail('it should have failed') as never,
+    () => t.fail('it did not fail') as never,
     error => error,
   )
 
-t.test('simple_crypto keeps the contract of crypto back ends', async t => {
+t.test('simple_crypto meets the contract of crypto back ends', async t => {
   const [one, two] = [randomBytes(32), randomBytes(32)]
   await keepsCryptoContract(t, createSimpleCrypto(source([one, two])), masterKeyId(two))
 })
@@ -54,7 +54,7 @@ t.test('a wrong master key does not unwrap, even under the right id', async t =>
   for (const secret of [right, wrong]) t.notMatch(JSON.stringify(error) + error.stack, secret.toString('hex'))
 })
 
-t.test('a running process loads a new master key when it meets one, and keeps the former', async t => {
+t.test('a running process loads a new master key when it needs one, and keeps the former', async t => {
   const [old, fresh] = [randomBytes(32), randomBytes(32)]
   let looks = 0
   let now = [old]
@@ -95,10 +95,10 @@ t.test('an unreadable key source makes the back end unavailable and is read agai
     /the test had only [0-9a-f]{32}\. \/run\/key cannot be read/,
   )
   isAway = false
-  t.equal(await running.knowsMasterKey(masterKeyId(fresh)), false, 'not reread at once')
+  t.equal(await running.knowsMasterKey(masterKeyId(fresh)), false, 'the source is not reread at once')
   const now = performance.now.bind(performance)
   t.intercept(performance, 'now', { value: () => now() + 1000 })
-  t.equal(await running.knowsMasterKey(masterKeyId(fresh)), true, 'reread a second later')
+  t.equal(await running.knowsMasterKey(masterKeyId(fresh)), true, 'the source is reread a second later')
   t.ok(await running.encrypt(key, Buffer.from('x'), 'c'))
 })
 
@@ -133,7 +133,7 @@ t.test('master keys come from a file, the environment or a command', async t => 
   writeMasterKeys(file, [one, two])
   t.same(await readMasterKeys(sourceFor('{}')), [one, two], 'newest first')
   t.equal(statSync(file).mode & 0o777, 0o600)
-  t.same(readdirSync(join(directory, 'keys')), ['key-manager-master'], 'no other file is left')
+  t.same(readdirSync(join(directory, 'keys')), ['key-manager-master'], 'no other file remains')
 
   const variable = sourceFor('{simple: {master_key_variable: TEST_MASTER_KEY}}')
   process.env.TEST_MASTER_KEY = `${hex[0]}, ${hex[1]}`

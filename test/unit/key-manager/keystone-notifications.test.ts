@@ -31,7 +31,7 @@ const FORMS = [(message: unknown) => message, enveloped].flatMap(wrap => [
 ])
 const formsOf = (message: unknown): unknown[] => FORMS.map(form => form(message))
 
-t.test('a project deletion is recognised in each form and encoding', async t => {
+t.test('a project deletion is recognised in each format and encoding', async t => {
   for (const payload of [basicPayload(PROJECT), cadfPayload(PROJECT), { target: { id: PROJECT } }]) {
     for (const eventType of [DELETED, 'IDENTITY.Project.Deleted', `cloud.${DELETED}`]) {
       for (const body of formsOf(plain(eventType, payload))) {
@@ -161,7 +161,7 @@ t.test('transport URLs of oslo.messaging are parsed or refused with a reason', a
   }
 })
 
-t.test('by default the listener is off and uses Keystone’s names', async t => {
+t.test('by default, the listener is off and uses Keystone’s names', async t => {
   t.match(parseConfiguration('', {}).key_manager.keystone_notifications, {
     enable: false,
     control_exchange: 'keystone',
@@ -189,7 +189,7 @@ t.test('handling a notification', async t => {
   const away = () => Promise.reject(Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }))
   const broken = () => Promise.reject(new Error('out of order'))
 
-  await t.test('acknowledges it only after the erasure', async t => {
+  await t.test('acknowledges the message only after the erasure', async t => {
     let finish = () => undefined as unknown
     const { handle } = setUp(() => new Promise(resolve => (finish = () => resolve({ secrets: 1 }))))
     let verdict: string | null = null

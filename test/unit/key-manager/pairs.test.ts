@@ -8,7 +8,7 @@ import { computeAside } from '../../../controller/process/aside.js'
 const niceThreads = (): number =>
   readdirSync('/proc/self/task').filter(task => getPriority(Number(task)) === Math.max(10, getPriority())).length
 
-t.test('a key pair has the algorithm ordered and is encrypted with its passphrase', async t => {
+t.test('a key pair has the ordered algorithm and is encrypted with its passphrase', async t => {
   for (const [algorithm, bits] of [
     ['rsa', 2048],
     ['dsa', 2048],

@@ -148,7 +148,7 @@ t.test('version documents show the build, links and the microversion range', asy
   t.match(versionDocument('http://h', 1), { version: { status: 'CURRENT' } })
 })
 
-t.test('faults have the format that the client and the status call for', async t => {
+t.test('faults have the format that client and status call for', async t => {
   const fault = { status: 404, title: 'Not Found', message: 'gone', requestId: 'r' }
   t.strictSame(presentFault(fault, null), { code: 404, title: 'Not Found', description: 'gone' })
   t.match(presentFault({ ...fault, status: 401 }, null), { code: 401, error: { code: 401, message: 'gone' } })
@@ -184,7 +184,7 @@ t.test('limit, offset and marker become a page within bounds', async t => {
   t.strictSame(
     read('limit=5&offset=7&marker=http%3A//h/things/1'),
     { limit: 5, offset: 12 },
-    'marker asks for the following page',
+    'marker requests the following page',
   )
   t.strictSame(read('marker='), { limit: 10, offset: 0 })
   t.strictSame(read(`limit=${'9'.repeat(400)}&offset=${'9'.repeat(400)}`), { limit: 100, offset: 2_147_483_647 })

@@ -209,7 +209,7 @@ t.test('a policy has exactly what its action needs, after any sequence of update
   t.ok(Math.min(...Object.values(tally)) > 50, `every branch was reached: ${JSON.stringify(tally)}`)
 })
 
-t.test('the policies of a new listener take the positions requested', async t => {
+t.test('the policies of a new listener get the requested positions', async t => {
   const order = (...positions: number[]) => arranged(positions.map((position, index) => ({ name: index, position })))
   const names = (...positions: number[]) => order(...positions).map(({ name }) => name)
   const last = 2147483647

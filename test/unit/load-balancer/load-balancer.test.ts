@@ -48,7 +48,7 @@ t.test('request bodies', async t => {
     refusal(() => readWrapped<unknown>(body, 'listener', schema)).message
   const valid = { loadbalancer_id: ID, protocol: 'HTTP', protocol_port: 80 }
 
-  await t.test('a create fills in defaults and treats null as not given, mostly', async t => {
+  await t.test('a create fills in defaults; null mostly means not given', async t => {
     t.match(
       readWrapped({ listener: { ...valid, connection_limit: null, tags: null, name: null } }, 'listener', create),
       {
@@ -64,7 +64,7 @@ t.test('request bodies', async t => {
       admin_state_up: false,
     })
   })
-  await t.test('an update holds only what was given; null resets to the default, but leaves tags alone', async t => {
+  await t.test('an update contains only what was given; null resets to the default, except for tags', async t => {
     t.strictSame(readWrapped({ listener: { connection_limit: null, description: null } }, 'listener', update), {
       connection_limit: -1,
       description: '',
@@ -259,7 +259,7 @@ t.test('a tree of objects in one body', async t => {
     await t.rejects(
       plan({ listeners: [{ ...http, default_pool: { protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }] }),
       failing(400),
-      'no name',
+      'a definition without a name',
     )
     await t.rejects(plan({ pools: [definition, definition] }), failing(400), 'a name defined twice')
     await t.rejects(plan({ pools: [{ name: 'a', protocol: 'HTTP' }] }), { ...failing(400), message: /lb_algorithm/ })
@@ -269,7 +269,7 @@ t.test('a tree of objects in one body', async t => {
     await t.rejects(
       plan({ listeners: [{ ...http, default_pool: { ...definition, protocol: 'TCP' } }] }),
       failing(400),
-      'protocols',
+      'protocols that do not match',
     )
     const twice = { address: '10.0.0.1', protocol_port: 80 }
     await t.rejects(plan({ pools: [{ ...definition, members: [twice, twice] }] }), failing(409))
@@ -292,7 +292,7 @@ t.test('a tree of objects in one body', async t => {
 
 const NO_HOST = new Map()
 
-t.test('every one of many members is checked', async t => {
+t.test('every member of a long list is checked', async t => {
   const many = Array.from({ length: 250 }, (_, n) => ({ address: `10.0.0.${n}` }))
   await checkMembers(SETTINGS, many)
   for (const at of [0, 99, 100, 249]) {
@@ -362,7 +362,7 @@ t.test('a member on the controller’s host needs a port that the operator allow
   t.equal(check({ address: '10.77.16.1', protocol_port: 22 }), 400)
   t.equal(check({ address: '10.77.16.1', protocol_port: 8080, monitor_port: 5432 }), 400)
   t.equal(check({ address: '10.77.32.5', protocol_port: 80, monitor_address: '10.77.16.1' }), 400)
-  t.equal(check({ monitor_port: 22 }), 0, 'the address is not known here')
+  t.equal(check({ monitor_port: 22 }), 0, 'the address is unknown in this update')
   for (const address of ['10.77.0.1', 'fd00::1', '::ffff:10.77.0.1']) {
     t.equal(check({ address, protocol_port: 8080 }), 400, address)
   }

@@ -110,7 +110,7 @@ t.test('a list of invalid items stops after ten errors', async t => {
   t.equal(read, 1000)
   const all = await refusal(Array(30_000).fill({ name: 'a', wrong: 1 }))
   t.match(all, /^Unknown attribute for argument list\[0\]: wrong; .*list\[9\]: wrong; and more$/)
-  t.ok(read < 1100, `${read} were read`)
+  t.ok(read < 1100, `${read} items were read`)
   t.match(
     await refusal([{ name: 'a' }, 5]),
     "Invalid input for field/attribute [1]. Value: '5'. Value should be an object",

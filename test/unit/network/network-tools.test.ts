@@ -2,7 +2,7 @@ import t from 'tap'
 import { ip, runTool } from '../../../controller/network/local/ip-command.js'
 import { runInThread } from '../../../controller/network/local/tool-thread.js'
 
-t.test('a program gets its input and returns its output, also when many run at once', async t => {
+t.test('a program gets its input and returns its output, even when many run at once', async t => {
   const texts = Array.from({ length: 20 }, (_, index) => `${index} ${'ä'.repeat(40_000)}`)
   t.same(await Promise.all(texts.map(text => runTool(['cat'], text))), texts)
 })
@@ -15,7 +15,7 @@ t.test('a missing program is named in the error', async t => {
   await t.rejects(runTool(['no-such-program'], ''), { message: /^no-such-program could not be started: .*ENOENT/ })
 })
 
-t.test('a program that cannot be started leaves others running', async t => {
+t.test('a program that cannot be started does not affect others', async t => {
   const other = runTool(['sleep', '0.2'], '')
   await t.rejects(runTool(['true', 'x'.repeat(3_000_000)], ''), { message: /^true could not be started: .*E2BIG/ })
   t.equal(await other, '')

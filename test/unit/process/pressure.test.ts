@@ -76,7 +76,7 @@ t.test('a lane floods when it always has waiters and other lanes are active', as
   await endTurn(2, { beside: false })
   await endTurn(3, { beside: true })
   leave()
-  t.same(asked, [false, true, false, true], 'neither at first nor while alone')
+  t.same(asked, [false, true, false, true], 'no lane floods at first or while alone')
   t.equal(restAfter(30, false), 30)
   t.equal(restAfter(30, true), 120)
   t.equal(restAfter(5000, true), 2000)

@@ -13,7 +13,7 @@ import {
 
 const [main, second] = aDualStackVipInterface().subnets
 const [elsewhere] = aMemberInterface().subnets
-if (!main || !second || !elsewhere) throw new Error('three subnets')
+if (!main || !second || !elsewhere) throw new Error('there are no three subnets')
 const tree = aTree({
   additionalVips: [{ address: '2001:db8:1::10', subnetId: second.id }],
   pools: [aPool(1, { members: [aMember(1, { subnetId: second.id }), aMember(2, { subnetId: elsewhere.id })] })],
@@ -28,7 +28,7 @@ t.test('the base port has an address on the subnet of every VIP, the primary one
       ['vip', main.networkId, [main.id, second.id]],
       ['member', elsewhere.networkId, [elsewhere.id]],
     ],
-    'a member on a VIP’s subnet needs no interface of its own',
+    'a member on a VIP’s subnet needs no separate interface',
   )
   t.throws(() => desiredPorts(tree, [main, elsewhere], uuid(6, 1)), { code: 'subnet-missing' })
   const overlapping = { ...elsewhere, overlapsManagement: true }

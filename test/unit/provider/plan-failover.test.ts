@@ -17,7 +17,7 @@ import {
 
 const REMOVAL: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row']]
 const unreachable = { state: 'unreachable' as const }
-/** The amphora accepts no connections any more; `ended` tells whether its last ones have ended. */
+/** The amphora accepts no more connections; `ended` says whether its last ones have ended. */
 const draining = (amphora: ObservedAmphora, ended: boolean): ObservedAmphora => ({
   ...amphora,
   agent: {
@@ -38,12 +38,12 @@ t.test('replacing a single amphora', async t => {
   await t.test('exactly one successor is allocated first', async t => {
     expectSteps(t, plan(tree, see(leaving), facts()), [['allocate-amphora']], false)
   })
-  await t.test('the successor is built while the old one serves', async t => {
+  await t.test('the successor is built while the old amphora serves', async t => {
     const next = plan(tree, see(leaving, cold), facts())
     expectSteps(t, next, [['create-machine'], ['attach-port'], ['await-agent']], false)
     t.match(next.stages.flat(), [{ amphoraId: id }, { amphoraId: id }, { amphoraId: id }])
   })
-  await t.test('a change meanwhile reaches the old amphora', async t => {
+  await t.test('a change during the replacement reaches the old amphora', async t => {
     const newer = createTree({ generation: 9 })
     const next = plan(newer, see(leaving, cold), facts())
     expectSteps(t, next, [['apply', 'create-machine'], ['attach-port'], ['await-agent']], false)
@@ -74,7 +74,7 @@ t.test('replacing a single amphora', async t => {
       { amphoraId: leaving.id },
     ])
   })
-  await t.test('an interrupted replacement resumes at each point', async t => {
+  await t.test('an interrupted replacement resumes from each step', async t => {
     const taken = createSettled(tree, { id })
     const handover: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['announce-vip'], ['drain-amphora']]
     const silence: Step['kind'][][] = [['silence-amphora'], ['announce-vip'], ...REMOVAL]
@@ -139,7 +139,7 @@ t.test('replacing a pair', async t => {
     const dead = { ...oldMaster, machine: 'stopped' as const, plugged: [], agent: unreachable }
     t.match(plan(tree, see(dead, oldBackup), facts()).stages.flat(), [{ role: 'MASTER' }])
   })
-  await t.test('a replacement already begun continues first', async t => {
+  await t.test('a replacement that has begun continues first', async t => {
     const begun = createAmphora(tree, { id: uuid(6, 4), role: 'MASTER', machine: 'absent', ports: [], plugged: [] })
     const next = plan(tree, see(oldMaster, oldBackup, begun), facts())
     t.same(
@@ -175,7 +175,7 @@ t.test('replacing a pair', async t => {
     const without = plan(tree, see(oldMaster, lost, successor), facts())
     expectSteps(t, without, [['silence-amphora'], ['apply'], ['apply'], ...REMOVAL], false)
   })
-  await t.test('the successor is not let in while the other one cannot be told of it', async t => {
+  await t.test('the successor is not admitted while its peer cannot be told of it', async t => {
     const grown = createTree({ topology: 'ACTIVE_STANDBY', generation: 9 }, [MEMBER_SUBNET])
     const comes = createAmphora(grown, { id: uuid(6, 3), role: 'BACKUP' })
     const leaves = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
@@ -196,7 +196,7 @@ t.test('replacing a pair', async t => {
     expectSteps(t, plan(tree, see({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
     expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['observe-again']])
   })
-  await t.test('no amphora is removed while the remaining one is in trouble', async t => {
+  await t.test('no amphora is removed while the remaining one is impaired', async t => {
     const silent = { ...master, agent: unreachable }
     t.throws(() => plan(tree, see(silent, oldBackup, { ...successor, agent: unreachable }), facts()), {
       code: 'amphora-unreachable',
@@ -212,6 +212,6 @@ t.test('when workers die, an amphora always serves, each role has one successor,
   t.doesNotThrow(() => playStories(WORKERS_DIE, STORIES))
 })
 
-t.test('when amphorae die or hang as well, failover completes', async t => {
+t.test('when amphorae die or hang too, failover completes', async t => {
   t.doesNotThrow(() => playStories(AMPHORAE_DIE, STORIES))
 })

@@ -63,7 +63,7 @@ t.test('the VIP port', async t => {
     const next = plan(tree, { ...see(createAmphora(tree)), vipPort: null }, facts())
     expectSteps(t, next, [['ensure-vip-port']], false)
   })
-  await t.test('a missing VIP port of the user’s cannot be created again and is reported', async t => {
+  await t.test('a user’s missing VIP port cannot be created again and is reported', async t => {
     const tree = createTree({ vip: { ...aTree().vip, ownsPort: false } })
     t.throws(() => plan(tree, { ...see(createAmphora(tree)), vipPort: null }, facts()), { code: 'vip-port-missing' })
   })
@@ -81,7 +81,7 @@ t.test('changing a load balancer', async t => {
     const grown = createTree({ generation: 9 }, [null, MEMBER_SUBNET])
     expectSteps(t, plan(grown, see(amphora), facts()), [['attach-port']], false)
   })
-  await t.test('an interface goes once nothing is under way by it any more', async t => {
+  await t.test('an interface is removed once no request uses it any more', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const after = createTree({ generation: 8 }, [null])
     const ports = portsFor(before)
@@ -101,7 +101,7 @@ t.test('changing a load balancer', async t => {
     expectSteps(t, next, [['detach-port']])
     t.match(next.stages.flat(), [{ portId: ports[1]!.id }])
   })
-  await t.test('a port gives up its address on a subnet once nothing is under way there any more', async t => {
+  await t.test('a port releases its address on a subnet once no request uses that subnet any more', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const after = createTree({ generation: 8 }, [SECOND_SUBNET])
     const both = portsFor(createTree({}, [MEMBER_SUBNET, SECOND_SUBNET]))
@@ -117,7 +117,7 @@ t.test('changing a load balancer', async t => {
     expectSteps(t, next, [['shrink-port']], false)
     t.match(next.stages.flat(), [{ portId: both[1]!.id, subnetIds: [MEMBER_SUBNET] }])
   })
-  await t.test('an interface goes at once when another one leads to the same addresses', async t => {
+  await t.test('an interface is removed at once when another one leads to the same addresses', async t => {
     const twin = { ...SUBNETS[1]!, id: uuid(7, 4), networkId: uuid(8, 3) }
     const seeTwin = (amphora: ObservedAmphora) => ({ ...see(amphora), subnets: [...SUBNETS, twin] })
     const before = portsFor(createTree({}, [MEMBER_SUBNET]))
@@ -130,15 +130,15 @@ t.test('changing a load balancer', async t => {
     expectSteps(t, next, [['apply'], ['detach-port']])
     t.match(next.stages.flat(), [{}, { portId: before[1]!.id }])
   })
-  await t.test('members that leave hold up no interface that is needed', async t => {
+  await t.test('members that leave do not delay a required interface', async t => {
     expectSteps(t, plan(tree, see(leaving(createSettled(tree), 30)), facts()), [])
   })
-  await t.test('an older agent does not tell what is under way, and loses the interface at once', async t => {
+  await t.test('an older agent does not report open requests, so its interface is removed at once', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const after = createTree({ generation: 8 }, [null])
     expectSteps(t, plan(after, see(createSettled(before)), facts()), [['apply'], ['detach-port']])
   })
-  await t.test('the interface of one amphora waits although the other cannot be reached', async t => {
+  await t.test('the interface of one amphora waits even if the other amphora cannot be reached', async t => {
     const pair = createTree({ topology: 'ACTIVE_STANDBY', generation: 9, appliedGeneration: 9 }, [null])
     const ports = portsFor(createTree({}, [MEMBER_SUBNET]))
     const before = createAmphora(pair, { role: 'BACKUP', ports, plugged: ports.map(({ id }) => id) })
@@ -184,7 +184,7 @@ t.test('repairing an amphora', async t => {
       expectSteps(t, next, [['create-machine'], ['attach-port'], ['await-agent']], false)
     })
   }
-  await t.test('a recreated machine gets its configuration, whatever the record says', async t => {
+  await t.test('a recreated machine gets its configuration, whatever is recorded', async t => {
     const agent = {
       state: 'answers' as const,
       haproxyVersion: '2.6.12',
@@ -207,10 +207,10 @@ t.test('repairing an amphora', async t => {
   const restart: Step['kind'][][] = [['restart-machine'], ['attach-port'], ['await-agent']]
   const unreachable = { code: 'amphora-unreachable' }
   const changed = { ...tree, generation: tree.generation + 1 }
-  await t.test('an amphora that is silent too long and does not serve is restarted', async t => {
+  await t.test('an amphora that is silent for too long and does not serve is restarted', async t => {
     expectSteps(t, plan(tree, see(hung), facts()), restart, false)
   })
-  await t.test('it is not restarted if it was heard a moment ago', async t => {
+  await t.test('it is not restarted if it sent a heartbeat a moment ago', async t => {
     t.throws(() => plan(tree, see({ ...hung, silentSeconds: 14, heardSeconds: 14 }), facts()), unreachable)
   })
   await t.test('it is not restarted if no restarts are left', async t => {
@@ -225,7 +225,7 @@ t.test('repairing an amphora', async t => {
       message: /carries traffic but cannot be reached/,
     })
   })
-  await t.test('an amphora whose service is unknown is restarted when it alone fell silent', async t => {
+  await t.test('an amphora is restarted if it alone fell silent and it is unknown whether it serves', async t => {
     const opaque = { ...hung, serves: null }
     t.throws(() => plan(tree, see(opaque), facts()), { ...unreachable, message: /may still carry traffic/ })
     expectSteps(t, plan(tree, see(opaque), facts({ silentAlone: new Set([hung.id]) })), restart, false)
@@ -244,17 +244,20 @@ t.test('repairing an amphora', async t => {
     const unheard = { ...broken, silentSeconds: 16, heardSeconds: 16 }
     expectSteps(t, plan(tree, see(unheard), facts()), [], true)
   })
-  await t.test('an amphora that is heard but unreachable is replaced after a while, successor first', async t => {
-    const mute = { ...hung, serves: true, silentSeconds: 1, heardSeconds: 1 }
-    t.throws(() => plan(changed, see({ ...mute, unreachableSeconds: 59 }), facts()), {
-      ...unreachable,
-      message: /sends heartbeats but cannot be reached.*60 s/,
-    })
-    const overdue = { ...mute, unreachableSeconds: 61 }
-    expectSteps(t, plan(tree, see(overdue), facts()), [['replace-amphora']], false)
-    t.throws(() => plan(tree, see(overdue), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
-    expectSteps(t, plan(tree, see({ ...overdue, replacing: true }), facts()), [['allocate-amphora']], false)
-  })
+  await t.test(
+    'an amphora that sends heartbeats but is unreachable is replaced after a while, successor first',
+    async t => {
+      const mute = { ...hung, serves: true, silentSeconds: 1, heardSeconds: 1 }
+      t.throws(() => plan(changed, see({ ...mute, unreachableSeconds: 59 }), facts()), {
+        ...unreachable,
+        message: /sends heartbeats but cannot be reached.*60 s/,
+      })
+      const overdue = { ...mute, unreachableSeconds: 61 }
+      expectSteps(t, plan(tree, see(overdue), facts()), [['replace-amphora']], false)
+      t.throws(() => plan(tree, see(overdue), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
+      expectSteps(t, plan(tree, see({ ...overdue, replacing: true }), facts()), [['allocate-amphora']], false)
+    },
+  )
 })
 
 t.test('an active-standby pair', async t => {
@@ -269,7 +272,7 @@ t.test('an active-standby pair', async t => {
       ['BACKUP', 'MASTER'],
     )
   })
-  await t.test('the standby is configured first, and each on its own', async t => {
+  await t.test('the standby is configured first, and each amphora separately', async t => {
     const next = plan(tree, see(master, backup), facts())
     expectSteps(t, next, [['apply'], ['apply']])
     t.match(next.stages.flat(), [{ amphoraId: backup.id }, { amphoraId: master.id }])
@@ -278,12 +281,12 @@ t.test('an active-standby pair', async t => {
     const bare = { ...backup, ports: [], plugged: [] }
     expectSteps(t, plan(tree, see(master, bare), facts()), [['attach-port']], false)
   })
-  await t.test('the living amphora gets a change while the dead one is recreated', async t => {
+  await t.test('the live amphora gets a change while the dead one is recreated', async t => {
     const dead = { ...backup, machine: 'stopped' as const, plugged: [] }
     const next = plan(tree, see(master, dead), facts())
     expectSteps(t, next, [['apply', 'create-machine'], ['attach-port'], ['await-agent']], false)
   })
-  await t.test('a change also applies while the other is silent; its trouble is reported last', async t => {
+  await t.test('a change also applies while the other amphora is silent; that fault is reported last', async t => {
     const silent = { ...backup, agent: { state: 'unreachable' as const } }
     expectSteps(t, plan(tree, see(master, silent), facts()), [['apply']], false)
     const [apply] = plan(tree, see(master, silent), facts()).stages.flat()
@@ -307,17 +310,20 @@ t.test('an active-standby pair', async t => {
     const next = plan(tree, see(hung(master), hung(backup)), facts({ restartsLeft: 1 }))
     expectSteps(t, next, [['restart-machine'], ['attach-port'], ['await-agent']], false)
   })
-  await t.test('if the peer holds the VIP, a silent amphora of unknown service is restarted', async t => {
-    const silent = {
-      ...backup,
-      appliedSha256: 'x',
-      agent: { state: 'unreachable' as const },
-      silentSeconds: 99,
-      heardSeconds: 99,
-    }
-    const [first] = plan(tree, see({ ...master, heldVip: true }, silent), facts()).stages
-    t.ok(first?.some(step => step.kind === 'restart-machine'))
-  })
+  await t.test(
+    'if the peer holds the VIP, a silent amphora is restarted even if it is unknown whether it serves',
+    async t => {
+      const silent = {
+        ...backup,
+        appliedSha256: 'x',
+        agent: { state: 'unreachable' as const },
+        silentSeconds: 99,
+        heardSeconds: 99,
+      }
+      const [first] = plan(tree, see({ ...master, heldVip: true }, silent), facts()).stages
+      t.ok(first?.some(step => step.kind === 'restart-machine'))
+    },
+  )
   await t.test('a superfluous amphora is removed once the others serve', async t => {
     const single = createTree()
     const doomed = createAmphora(single, { id: uuid(6, 3), status: 'PENDING_DELETE' })
@@ -333,7 +339,7 @@ t.test('an active-standby pair', async t => {
   })
 })
 
-t.test('a load balancer is deleted whatever is left of it', async t => {
+t.test('a load balancer is deleted, whatever is left of it', async t => {
   const tree = createTree({ change: 'delete' })
   const all: Step['kind'][][] = [['delete-machine'], ['delete-ports'], ['delete-amphora-row'], ['release-vip-port']]
   const half = createAmphora(tree, { status: 'BOOTING', machine: 'absent', ports: [], plugged: [] })

@@ -52,7 +52,7 @@ t.test('percent signs in tenants’ text are doubled in log formats, ours are ke
 t.test('a refusal names the field and shows the value escaped', async t => {
   try {
     identifier(`bad\n\u2028${'x'.repeat(500)}`, 'Listener 1, id')
-    t.fail('not refused')
+    t.fail('the text was not refused')
   } catch (error) {
     t.type(error, ProvisioningFault)
     const { message } = error as Error
@@ -176,7 +176,7 @@ t.test('keywords and sample expressions allow no special characters', async t =>
   for (const text of ['', 'src ', 'a(b', `req.cook("a")`, 'a\nb', 'a;b']) t.throws(() => sample(text), refused)
 })
 
-t.test('a template accepts only words that the writer made', async t => {
+t.test('a template accepts only words from the writer', async t => {
   const render = compileTemplate<TemplateData>('a {{value}}{{#each list}} {{this}}{{/each}}')
   t.equal(render({ value: quoted('<&>', 'x'), list: [keywords('b')] }), `a '<&>' b`)
   const forged = [

@@ -101,7 +101,7 @@ t.test('hashes change with what they cover', async t => {
   }
   t.not(limitOf(7)?.sha256, limitOf(8)?.sha256)
   t.equal(limitOf(7)?.skeletonSha256, limitOf(-1)?.skeletonSha256, 'the skeleton excludes connection limits')
-  t.not(limitOf(7)?.skeletonSha256, limitOf(0)?.skeletonSha256, 'a listener that admits nobody')
+  t.not(limitOf(7)?.skeletonSha256, limitOf(0)?.skeletonSha256, 'a listener that admits no connection')
 
   const algorithm = withPool({ lbAlgorithm: 'LEAST_CONNECTIONS' })
   t.not(algorithm.haproxy?.skeletonSha256, before.haproxy?.skeletonSha256)
@@ -153,7 +153,7 @@ t.test('property: the order of rows does not matter, and rendering does not chan
   t.pass()
 })
 
-t.test('maxconn is the limit requested; unlimited listeners share what the machine allows', async t => {
+t.test('maxconn is the requested limit; unlimited listeners share what the machine allows', async t => {
   const limits = (connectionLimits: number[], openFiles: number) => {
     const listeners = connectionLimits.map((connectionLimit, index) => aListener(index + 1, { connectionLimit }))
     const facts = someFacts({ limits: { openFiles, memoryBytes: 24 * 1024 ** 3 } })
@@ -168,10 +168,10 @@ t.test('maxconn is the limit requested; unlimited listeners share what the machi
   t.ok(total <= 9_999 && total > 8_000, `limits beyond the machine are scaled down to ${total}`)
   const [most = 0, half = 0] = each
   t.ok(Math.abs(most - 2 * half) <= 1 && most + half <= total, 'all by the same factor')
-  t.same(each.slice(2), [1, 1], 'minimal limits stay')
+  t.same(each.slice(2), [1, 1], 'minimal limits remain')
   t.same(limits([0], 20_000), [9_149, 1])
   const closed = renderDesired(aTree({ listeners: [aListener(1, { connectionLimit: 0 })] }), someFacts())
-  t.match(closed.haproxy?.text, /^ {4}tcp-request connection reject$/m, 'a limit of 0 admits nobody')
+  t.match(closed.haproxy?.text, /^ {4}tcp-request connection reject$/m, 'a limit of 0 admits no connection')
 })
 
 t.test('a monitored member that joins changes only servers', async t => {
@@ -191,7 +191,7 @@ t.test('health checks reduce the open files left for connections', async t => {
   t.same(shareConnections(machine, demand), { total: 9_148, unlimited: 9_048 })
   t.same(shareConnections(machine, { ...demand, checks: 10_000 }), { total: 4_148, unlimited: 4_048 })
   const memory = { ...machine, memoryBytes: 80 * 1024 * 1_000 }
-  t.same(shareConnections(memory, demand), { total: 600, unlimited: 500 }, 'and so does memory')
+  t.same(shareConnections(memory, demand), { total: 600, unlimited: 500 }, 'less memory reduces them too')
   t.match(shareConnections(machine, { ...demand, checks: 19_500 }), {
     excess: /limits of 100 in all and 19500 monitored .* limits of 0 in all fit; with these limits, 17999 monitored/,
   })
@@ -212,7 +212,7 @@ t.test('an old HAProxy is refused', async t => {
   }
 })
 
-t.test('the VIP is rendered on its interface, also for a pair', async t => {
+t.test('the VIP is rendered on its interface, for a pair too', async t => {
   const facts = someFacts({ interfaces: [aMemberInterface(), aVipInterface()] })
   t.same(renderInterfaces(servedTree(), facts), [
     {
@@ -320,6 +320,6 @@ function compare(t: Test, file: string, text: string | undefined): void {
   t.equal(
     text,
     readFileSync(path, 'utf8'),
-    `${file}; after an intended change run this file with KRATER_UPDATE_GOLDEN=1`,
+    `${file}; after an intended change, run this file with KRATER_UPDATE_GOLDEN=1`,
   )
 }

@@ -68,7 +68,7 @@ t.test('a passing file is one line', async t => {
   t.same(counts, { passed: 2, failed: 0, skipped: 0, todo: 0 })
 })
 
-t.test('a failing file shows each failed assertion, without the subtests around it', async t => {
+t.test('a failing file shows each failed assertion, without the enclosing subtests', async t => {
   const { lines, counts } = read(`${PASSES}${FAILS}1..2\n# { total: 6, pass: 3, fail: 1, skip: 1, todo: 1 }\n`)
   t.same(lines, [
     'ok      test/unit/a.test.ts  57.286ms',
@@ -80,7 +80,7 @@ t.test('a failing file shows each failed assertion, without the subtests around 
     '          ...',
     'FAILED  test/unit/b.test.ts  100ms',
   ])
-  t.same(counts, { passed: 3, failed: 1, skipped: 1, todo: 1 }, 'the counts of tap')
+  t.same(counts, { passed: 3, failed: 1, skipped: 1, todo: 1 }, 'the counts are tap’s')
 })
 
 t.test('a file whose process fails although its assertions pass counts as a failure', async t => {

@@ -101,7 +101,7 @@ t.test('arbitrary bytes are read or refused as a request, and never crash', asyn
   )
 })
 
-t.test('distinguished names are read and written as RFC 4514, or refused with a reason', async t => {
+t.test('distinguished names are read and written as RFC 4514 requires, or refused with a reason', async t => {
   const same = (text: string, written: string) =>
     t.equal(formatDistinguishedName(parseDistinguishedName(text)), written, text)
   same('CN=www.example.com', 'CN=www.example.com')
@@ -184,7 +184,7 @@ function subjectOf(pem: string) {
   return decodeName(sequenceIn(content)?.[5])
 }
 
-t.test('object identifiers of any size are read back, malformed ones refused', async t => {
+t.test('object identifiers of any size are read back, and malformed ones are refused', async t => {
   const root = authority('CN=Root', p256, 1, null)
   for (const type of ['2.16303', '0.39', '1.3.4294967295', '2.25.340282366920938463463374607431768211455']) {
     const leaf = issue(requestFor([[objectIdentifier(type), primitive(12, Buffer.from('x'))]], []), root)

@@ -170,7 +170,7 @@ t.test('OpenSSL reads our PKCS#7 chain', async t => {
   t.equal(openssl(['pkcs7', '-inform', 'DER', '-noout'], der).status, 0)
 })
 
-t.test('reading a certificate and writing it gives the same bytes', async t => {
+t.test('a certificate that is read and written has the same bytes', async t => {
   const pem = authority('CN=Root', p256, 3, null).pem
   t.equal(readCaCertificate(pem).pathLength, 3)
   const der = decodePem(pem, ['CERTIFICATE'], 'certificate')
