@@ -18,18 +18,18 @@ import { createCaBackends } from './certificate-authorities/backends.js'
 
 export type KeyManagerApiOptions = Omit<DialectOptions, 'recordRefusal'> & {
   log: Logger
-  /** To be flushed when the API stops. */
+  /** Must be flushed when the API stops. */
   refusals?: RefusalLog
 }
 
-/** The routes within a project, with or without the choice among secret stores. */
+/** The routes within a project, with or without those of secret stores. */
 export const projectRoutes = (withStores: boolean) => [
   ...[...secretRoutes, ...containerRoutes, ...aclRoutes, ...orderRoutes, ...quotaRoutes, ...transportKeyRoutes],
   ...certificateAuthorityRoutes,
   ...(withStores ? secretStoreRoutes : []),
 ]
 
-/** The key manager API v1. Key generation and certificates are left to the worker; everything else happens here. */
+/** The key manager API v1. The worker generates keys and issues certificates; this does everything else. */
 export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
   const { log, config, database, keyring, refusals = createRefusalLog(database, log) } = options
   const parts = { database, keyring, config }

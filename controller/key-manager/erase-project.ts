@@ -5,16 +5,16 @@ import { inTransaction } from '../database/transaction.js'
 import { type Actor, recordAudit } from './audit/record.js'
 import { deleteAuthorities } from './certificate-authorities/delete-authorities.js'
 
-/** How many live objects of each kind went. */
+/** Live objects erased, by kind. */
 export type ErasedCounts = { secrets: number; containers: number; orders: number; certificateAuthorities: number }
 
 /**
- * Removes all that the key manager holds for a project that no longer is, and its keys: whatever ciphertext a backup still has can then be
- * read by nobody. Only tombstones stay. Safe to repeat; a project that is not known has nothing to remove.
+ * Erases everything the key manager holds for a deleted project, its keys included, so that nobody can decrypt
+ * ciphertext left in a backup. Only tombstones stay. Safe to repeat; for an unknown project it does nothing.
  */
 export async function eraseProject(database: Database, projectId: string): Promise<ErasedCounts> {
   return inTransaction(database, async trx => {
-    // A project may have millions of secrets, and each statement takes all that there is.
+    // A project may have millions of secrets, and one statement handles all of them.
     await execute(trx, sql`SET LOCAL statement_timeout = '30min'`)
     await execute(trx, sql`SELECT 1 FROM project WHERE id = ${projectId} FOR UPDATE`)
     const orders = await execute(
@@ -22,7 +22,7 @@ export async function eraseProject(database: Database, projectId: string): Promi
       sql`UPDATE secret_order SET deleted_at = now(), sealed_passphrase = NULL, project_key_id = NULL, fence = fence + 1
            WHERE project_id = ${projectId} AND deleted_at IS NULL`,
     )
-    // What is being stored under a key now is waited for, and goes with the rest; what comes later finds the key gone.
+    // Waits for what is being stored under a key now, and then erases it too. Anything later finds no key.
     await execute(trx, sql`SELECT 1 FROM project_key WHERE project_id = ${projectId} FOR UPDATE`)
     await execute(
       trx,
@@ -43,7 +43,7 @@ export async function eraseProject(database: Database, projectId: string): Promi
       trx,
       sql`UPDATE container SET deleted_at = now(), acl_users = '{}' WHERE project_id = ${projectId} AND deleted_at IS NULL`,
     )
-    // An expired secret or a tombstone may still have ciphertext, so all are looked at.
+    // Includes expired secrets and tombstones, which may still have ciphertext.
     const secrets = await execute(
       trx,
       sql`UPDATE secret SET deleted_at = coalesce(deleted_at, now()), ciphertext = NULL, project_key_id = NULL,

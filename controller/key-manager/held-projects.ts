@@ -2,12 +2,13 @@ import type { Database } from '../database/connection.js'
 import { many } from '../database/query.js'
 import { sql } from '../database/sql.js'
 
-/** A project for which the key manager holds something: how many live objects of each kind; all 0 when it is a key, a setting or a consumer only. */
+/** Live objects of a project, by kind. All are 0 when only a key, a setting or a consumer is left. */
 export type HeldProject = { projectId: string; secrets: number; containers: number; orders: number }
 
-/** Every project for which there is something that `eraseProject` would remove, by its id. */
-export async function heldProjects(database: Database): Promise<HeldProject[]> {
-  // project_key has '' for the service's own keys, certificate_authority has null for those that belong to nobody.
+/** Every project that `eraseProject` would find something of, ordered by id. */
+export async function listHeldProjects(database: Database): Promise<HeldProject[]> {
+  // The service's own keys have the project '' in project_key; CAs without a project have null in
+  // certificate_authority.
   return many(
     database,
     sql<HeldProject>`

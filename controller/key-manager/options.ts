@@ -12,30 +12,30 @@ const limit = quotaLimit.default(-1)
 
 const { host, port, trusted_proxies } = apiAddress(9311)
 
-/** What an operator may set of the key manager's API. */
+/** The settings of the key manager's API. */
 const apiOptions = {
   max_allowed_secret_in_bytes: bytes
     .default(20_000)
-    .describe('Longest payload of a secret; in a JSON body its text counts, base64 included'),
-  max_allowed_request_size_in_bytes: bytes.default(25_000).describe('Longest body of a request'),
-  default_limit_paging: page.default(10).describe('Objects on a page of a list that names no limit'),
-  max_limit_paging: page.default(100).describe('Most objects on a page'),
+    .describe('Maximum size of a payload; in a JSON body the size of its text, base64 included'),
+  max_allowed_request_size_in_bytes: bytes.default(25_000).describe('Maximum size of a request body'),
+  default_limit_paging: page.default(10).describe('Objects per page when the request sets no limit'),
+  max_limit_paging: page.default(100).describe('Maximum objects per page'),
   trusted_proxies,
   healthcheck_refresh_interval: z.coerce
     .number()
     .min(0)
     .default(5)
-    .describe('Seconds for which one check of the database answers every /healthcheck'),
+    .describe('Seconds for which /healthcheck reuses the last check of the database'),
   healthcheck_disable_by_file_path: z
     .string()
     .min(1)
     .optional()
-    .describe('While there is a file at this path, /healthcheck answers 503'),
+    .describe('While a file exists at this path, /healthcheck answers 503'),
   policy: z
     .enum(['union', 'legacy', 'new'])
     .default('union')
     .describe(
-      'Whose rules count: the older ones (creator, observer, audit, key-manager:service-admin), the newer ones (reader, member, admin), or what either allows',
+      'Access rules: legacy (roles creator, observer, audit, key-manager:service-admin), new (reader, member, admin), or union: what either allows',
     ),
   crypto: keyManagerCrypto,
   certificate_authority: certificateAuthorityOptions,
@@ -46,24 +46,24 @@ const apiOptions = {
     .max(36_500)
     .nullable()
     .default(null)
-    .describe('How long linked records of the audit log are kept; for ever when not given'),
+    .describe('Days to keep linked audit records; default: forever'),
   audit_head_file: z
     .string()
     .min(1)
     .optional()
     .describe(
-      'File in which the worker keeps the end of the audit log, outside the database; key-manager-audit-head in the state directory when not given',
+      'File outside the database in which the worker keeps the end of the audit log; default: key-manager-audit-head in the state directory',
     ),
   delete_referenced_secrets: flag
     .default(false)
-    .describe('Whether a secret may be deleted while containers refer to it; the references then vanish'),
+    .describe('Whether a secret can be deleted while containers refer to it; their references are deleted too'),
   expose_processing_status: flag
     .default(false)
-    .describe('Whether key and asymmetric orders may show PROCESSING, which the Terraform provider does not know'),
+    .describe('Whether key and asymmetric orders may show PROCESSING, which the Terraform provider does not support'),
   quota: z
     .strictObject({ secrets: limit, orders: limit, containers: limit, consumers: limit, cas: limit })
     .prefault({})
-    .describe('Most objects of each kind in a project for which no other limit was set; -1 is unlimited'),
+    .describe('Default quota per project for each kind of object; -1 is unlimited'),
 }
 
 /** The options of the key manager: its API, its worker, and its listener for deleted projects. */
@@ -71,7 +71,10 @@ export const keyManagerOptions = z
   .strictObject({
     host,
     port,
-    public_url: z.url().optional().describe('Where clients reach the API: the base of every reference in answers'),
+    public_url: z
+      .url()
+      .optional()
+      .describe('URL at which clients reach the API; every reference in answers begins with it'),
     ...apiOptions,
     worker: orderWorkerOptions,
     housekeeping: housekeepingOptions,

@@ -1,98 +1,98 @@
 import { type ApiError, forbidden } from '../http/errors.js'
 
-/** Who asks, as rules see it. */
-export type Who = { userId: string; projectId: string; roles: readonly string[] }
+/** The caller, as rules see it. */
+export type Requester = { userId: string; projectId: string; roles: readonly string[] }
 
-/** What is asked for, as rules see it: whose it is and what its ACL says. */
+/** The object, as rules see it: its owner and its ACL. */
 export type Target = {
   projectId: string
   creatorId: string | null
-  /** False: private, only the creator and administrators of the project may use it. */
+  /** False: private. Only the creator and the project's administrators may use it. */
   projectAccess: boolean
-  /** Users who may read it, from whichever project. */
+  /** Users of any project who may read it. */
   users: readonly string[]
 }
 
-type Rule = (who: Who, target: Target | null) => boolean
+type Rule = (requester: Requester, target: Target | null) => boolean
 
-const has =
+const hasRole =
   (...roles: string[]): Rule =>
-  who =>
-    roles.some(role => who.roles.includes(role))
-const both =
+  requester =>
+    roles.some(role => requester.roles.includes(role))
+const all =
   (...rules: Rule[]): Rule =>
-  (who, target) =>
-    rules.every(rule => rule(who, target))
-const either =
+  (requester, target) =>
+    rules.every(rule => rule(requester, target))
+const any =
   (...rules: Rule[]): Rule =>
-  (who, target) =>
-    rules.some(rule => rule(who, target))
+  (requester, target) =>
+    rules.some(rule => rule(requester, target))
 
-const ownProject: Rule = (who, target) => target !== null && who.projectId === target.projectId
-const creator: Rule = (who, target) => target !== null && who.userId === target.creatorId
+const ownProject: Rule = (requester, target) => target !== null && requester.projectId === target.projectId
+const creator: Rule = (requester, target) => target !== null && requester.userId === target.creatorId
 const shared: Rule = (_, target) => target?.projectAccess === true
-const listed: Rule = (who, target) => target?.users.includes(who.userId) === true
+const inAcl: Rule = (requester, target) => target?.users.includes(requester.userId) === true
 
-const anyRole = has('admin', 'creator', 'observer', 'audit', 'key-manager:service-admin')
-const consumerReaders = has('admin', 'creator', 'observer', 'audit')
-const payloadReaders = has('admin', 'creator', 'observer')
-const writers = has('admin', 'creator')
-const projectAdmin = both(has('admin'), ownProject)
-const creatorOfIt = both(has('creator'), ownProject, creator)
+const anyRole = hasRole('admin', 'creator', 'observer', 'audit', 'key-manager:service-admin')
+const consumerReaders = hasRole('admin', 'creator', 'observer', 'audit')
+const payloadReaders = hasRole('admin', 'creator', 'observer')
+const writers = hasRole('admin', 'creator')
+const projectAdmin = all(hasRole('admin'), ownProject)
+const creatorOfTarget = all(hasRole('creator'), ownProject, creator)
 
-const legacyRead = either(both(anyRole, ownProject, shared), creatorOfIt, projectAdmin, listed)
-const legacyChange = either(projectAdmin, creatorOfIt, both(has('creator'), ownProject, shared))
-const legacyAcl = both(payloadReaders, ownProject)
-const newUse = either(projectAdmin, both(has('member'), ownProject, either(creator, shared)))
-const newRead = either(newUse, listed)
+const legacyRead = any(all(anyRole, ownProject, shared), creatorOfTarget, projectAdmin, inAcl)
+const legacyChange = any(projectAdmin, creatorOfTarget, all(hasRole('creator'), ownProject, shared))
+const legacyAcl = all(payloadReaders, ownProject)
+const newUse = any(projectAdmin, all(hasRole('member'), ownProject, any(creator, shared)))
+const newRead = any(newUse, inAcl)
 
 /**
- * Who may do what: under the older rules (with the role creator and its like) and under the newer ones (reader, member, admin). Which of
- * them count is a setting.
+ * Who may do what, by Barbican's legacy rules (creator, observer, audit ...) and its new ones (reader, member,
+ * admin). The setting `policy` chooses between them.
  */
 export const RULES = {
-  'secrets list': { legacy: payloadReaders, new: has('member') },
-  'secret create': { legacy: writers, new: has('member') },
-  'secret show': { legacy: legacyRead, new: either(has('admin'), newRead) },
+  'secrets list': { legacy: payloadReaders, new: hasRole('member') },
+  'secret create': { legacy: writers, new: hasRole('member') },
+  'secret show': { legacy: legacyRead, new: any(hasRole('admin'), newRead) },
   'secret payload': {
-    legacy: either(both(payloadReaders, ownProject, shared), creatorOfIt, projectAdmin, listed),
+    legacy: any(all(payloadReaders, ownProject, shared), creatorOfTarget, projectAdmin, inAcl),
     new: newRead,
   },
-  'secret payload store': { legacy: both(writers, ownProject), new: newUse },
-  'secret delete': { legacy: legacyChange, new: either(has('admin'), newUse) },
+  'secret payload store': { legacy: all(writers, ownProject), new: newUse },
+  'secret delete': { legacy: legacyChange, new: any(hasRole('admin'), newUse) },
   'secret metadata read': { legacy: legacyRead, new: newRead },
   'secret metadata write': { legacy: legacyChange, new: newUse },
   'secret acl read': { legacy: legacyAcl, new: newUse },
   'secret acl write': { legacy: legacyChange, new: newUse },
   'secret consumers': { legacy: legacyRead, new: newRead },
-  'secret consumer show': { legacy: either(consumerReaders, legacyRead), new: either(has('admin'), newRead) },
-  'containers list': { legacy: payloadReaders, new: has('member') },
-  'container create': { legacy: writers, new: has('member') },
+  'secret consumer show': { legacy: any(consumerReaders, legacyRead), new: any(hasRole('admin'), newRead) },
+  'containers list': { legacy: payloadReaders, new: hasRole('member') },
+  'container create': { legacy: writers, new: hasRole('member') },
   'container show': { legacy: legacyRead, new: newRead },
-  'container delete': { legacy: either(projectAdmin, creatorOfIt), new: newUse },
+  'container delete': { legacy: any(projectAdmin, creatorOfTarget), new: newUse },
   'container secrets': { legacy: legacyChange, new: newUse },
   'container acl read': { legacy: legacyAcl, new: newUse },
   'container acl write': { legacy: legacyChange, new: newUse },
   'container consumers': { legacy: legacyRead, new: newRead },
-  'container consumer show': { legacy: either(consumerReaders, legacyRead), new: either(has('admin'), newRead) },
-  'orders list': { legacy: payloadReaders, new: has('member') },
-  'order create': { legacy: writers, new: has('member') },
-  'order show': { legacy: both(anyRole, ownProject), new: both(has('member'), ownProject) },
-  'order delete': { legacy: projectAdmin, new: both(has('member'), ownProject) },
-  'quotas read': { legacy: anyRole, new: has('reader') },
-  'project quotas': { legacy: has('key-manager:service-admin'), new: has('admin') },
-  'secret stores read': { legacy: anyRole, new: has('reader') },
-  'preferred store write': { legacy: has('admin'), new: has('admin') },
-  'transport keys read': { legacy: anyRole, new: has('reader') },
-  'transport keys write': { legacy: has('key-manager:service-admin'), new: has('admin') },
-  'cas read': { legacy: anyRole, new: has('reader') },
-  'cas of all': { legacy: has('admin'), new: has('admin') },
-  'ca create': { legacy: has('admin'), new: has('member') },
-  'ca delete': { legacy: has('admin'), new: has('admin') },
-  'ca projects write': { legacy: has('admin'), new: has('admin') },
-  'ca preferred write': { legacy: has('admin'), new: has('member') },
-  'global preferred ca': { legacy: has('key-manager:service-admin'), new: has('admin') },
-  'ca projects read': { legacy: has('key-manager:service-admin'), new: has('admin') },
+  'container consumer show': { legacy: any(consumerReaders, legacyRead), new: any(hasRole('admin'), newRead) },
+  'orders list': { legacy: payloadReaders, new: hasRole('member') },
+  'order create': { legacy: writers, new: hasRole('member') },
+  'order show': { legacy: all(anyRole, ownProject), new: all(hasRole('member'), ownProject) },
+  'order delete': { legacy: projectAdmin, new: all(hasRole('member'), ownProject) },
+  'quotas read': { legacy: anyRole, new: hasRole('reader') },
+  'project quotas': { legacy: hasRole('key-manager:service-admin'), new: hasRole('admin') },
+  'secret stores read': { legacy: anyRole, new: hasRole('reader') },
+  'preferred store write': { legacy: hasRole('admin'), new: hasRole('admin') },
+  'transport keys read': { legacy: anyRole, new: hasRole('reader') },
+  'transport keys write': { legacy: hasRole('key-manager:service-admin'), new: hasRole('admin') },
+  'cas read': { legacy: anyRole, new: hasRole('reader') },
+  'cas of all': { legacy: hasRole('admin'), new: hasRole('admin') },
+  'ca create': { legacy: hasRole('admin'), new: hasRole('member') },
+  'ca delete': { legacy: hasRole('admin'), new: hasRole('admin') },
+  'ca projects write': { legacy: hasRole('admin'), new: hasRole('admin') },
+  'ca preferred write': { legacy: hasRole('admin'), new: hasRole('member') },
+  'global preferred ca': { legacy: hasRole('key-manager:service-admin'), new: hasRole('admin') },
+  'ca projects read': { legacy: hasRole('key-manager:service-admin'), new: hasRole('admin') },
   'version read': { legacy: () => true, new: () => true },
 } as const satisfies Record<string, { legacy: Rule; new: Rule }>
 
@@ -100,23 +100,27 @@ export type Operation = keyof typeof RULES
 
 export type Policy = 'union' | 'legacy' | 'new'
 
-/** @param target null for what is no single object */
-export function mayDo(policy: Policy, operation: Operation, who: Who, target: Target | null): boolean {
+/** @param target null when the operation has no single object */
+export function isPermitted(
+  policy: Policy,
+  operation: Operation,
+  requester: Requester,
+  target: Target | null,
+): boolean {
   const rules = RULES[operation]
-  return (policy !== 'new' && rules.legacy(who, target)) || (policy !== 'legacy' && rules.new(who, target))
+  return (policy !== 'new' && rules.legacy(requester, target)) || (policy !== 'legacy' && rules.new(requester, target))
 }
 
 /** @throws ApiError 403 */
-export function requireRight(policy: Policy, operation: Operation, who: Who, target: Target | null): void {
-  if (!mayDo(policy, operation, who, target)) throw forbidden(`You may not do this: ${operation}.`)
+export function requireRight(policy: Policy, operation: Operation, requester: Requester, target: Target | null): void {
+  if (!isPermitted(policy, operation, requester, target)) throw forbidden(`Policy does not allow "${operation}".`)
 }
 
-/** Rules that need no object are checked before anything else of the request is read. */
+/** Operations whose rules need an object. All other rules are checked before the request is read any further. */
 export const NEEDS_TARGET: ReadonlySet<Operation> = new Set<Operation>(
   (Object.keys(RULES) as Operation[]).filter(operation =>
     /^(secret|container|order) (?!create|stores)/.test(operation),
   ),
 )
 
-/** A limit of the project is reached. */
-export const quotaReached = (kind: string): ApiError => forbidden(`The project's quota of ${kind} is reached.`)
+export const quotaReached = (kind: string): ApiError => forbidden(`The project has reached its quota of ${kind}.`)

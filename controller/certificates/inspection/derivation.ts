@@ -2,7 +2,7 @@ import { pbkdf2Sync } from 'node:crypto'
 import forge from 'node-forge'
 import { derivePkcs12Key } from './pkcs12-derivation.js'
 
-/** Total per bundle: about a second of native code. OpenSSL derives 3 keys by 2048 iterations, others by 600000. */
+/** Total per bundle: about a second of native code. OpenSSL derives 3 keys by 2048 each, others by up to 600000. */
 const MAX_PBKDF2_ITERATIONS = 2_500_000
 /** Total per bundle for PKCS#12's own derivation, one hash call each: a few tenths of a second. */
 const MAX_PKCS12_ITERATIONS = 150_000

@@ -4,7 +4,7 @@ import { filledText } from '../input.js'
 
 const user = filledText(255)
 
-/** The body of a PUT or PATCH: reading is the one operation that there is. */
+/** The body of a PUT or PATCH. `read` is the only operation. */
 export const aclBody = z
   .strictObject({
     read: z
@@ -18,14 +18,14 @@ export const aclBody = z
 
 export type AclBody = z.output<typeof aclBody>
 
-/** What an ACL is to be: `users` and `projectAccess` null stay as they are. */
+/** Changes to an ACL; null leaves a field unchanged. */
 export type AclChange = { users: string[] | null; projectAccess: boolean | null }
 
 /**
- * What a body asks for. Pure.
- * @returns null when it says nothing: `read` that is absent or empty
+ * The change that a body asks for. Pure.
+ * @returns null when `read` is absent or empty
  */
-export function changeIn({ read }: AclBody): AclChange | null {
+export function parseAclChange({ read }: AclBody): AclChange | null {
   if (read === undefined || Object.keys(read).length === 0) return null
   return {
     users: read.users === undefined ? null : [...new Set(read.users)],
@@ -33,7 +33,7 @@ export function changeIn({ read }: AclBody): AclChange | null {
   }
 }
 
-/** SQL of the JSON of the ACL of a row with the alias given, as text; an object that never had one tells so little. */
+/** SQL for the ACL of a row as JSON text. An object that never had one shows only the default project access. */
 export const aclJson = (alias: string): Fragment =>
   trusted(`(CASE WHEN ${alias}.acl_created_at IS NULL
   THEN '{"read":{"project-access":true}}'

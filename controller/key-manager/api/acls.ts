@@ -3,7 +3,7 @@ import type { Answer } from '../../api/answer.js'
 import { objectOf, ref } from '../../api/schema.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
-import { type AclBody, type AclChange, aclBody, aclJson, changeIn } from '../acls/acl.js'
+import { type AclBody, type AclChange, aclBody, aclJson, parseAclChange } from '../acls/acl.js'
 import { type AuditAction, auditInsert, recordAudit } from '../audit/record.js'
 import { findContainer, liveContainer } from '../containers/container.js'
 import { missing } from '../ids.js'
@@ -116,7 +116,7 @@ async function showAcl(service: ApiService, kind: Kind, call: Call, allowOn: All
 /** What the body does not name becomes the default; a body that names nothing leaves no ACL. */
 async function replaceAcl(service: ApiService, kind: Kind, call: Call<AclBody>, allowOn: AllowOn): Promise<Answer> {
   const { id } = await allowedObject(service, kind, call, allowOn)
-  const change = changeIn(await call.body())
+  const change = parseAclChange(await call.body())
   if (change === null) await removeAcl(service, kind, call, id)
   else {
     const whole = { users: change.users ?? [], projectAccess: change.projectAccess ?? true }
@@ -128,7 +128,7 @@ async function replaceAcl(service: ApiService, kind: Kind, call: Call<AclBody>, 
 /** What the body does not name stays. */
 async function mergeAcl(service: ApiService, kind: Kind, call: Call<AclBody>, allowOn: AllowOn): Promise<Answer> {
   const { id } = await allowedObject(service, kind, call, allowOn)
-  const change = changeIn(await call.body())
+  const change = parseAclChange(await call.body())
   if (change !== null) await changeAcl(service, kind, call, { id, change })
   return referring(kind, call, id)
 }

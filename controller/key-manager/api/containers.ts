@@ -10,12 +10,12 @@ import {
   CONTAINER_JSON,
   findContainer,
   liveContainer,
-  MOST_REFERENCES,
+  MAX_REFERENCES,
   namedReference,
   newContainer,
 } from '../containers/container.js'
 import { requireReferenceNames } from '../containers/reference-names.js'
-import { requireOwnSecrets, secretIdOf } from '../containers/references.js'
+import { parseSecretReference, requireOwnSecrets } from '../containers/references.js'
 import { storeContainer } from '../containers/store.js'
 import { missing } from '../ids.js'
 import { parseBody, queryText } from '../input.js'
@@ -128,11 +128,11 @@ async function createContainer(
   requireReferenceNames(type, secret_refs)
   const references = secret_refs.map(reference => ({
     name: reference.name,
-    secretId: secretIdOf(reference.secret_ref, call.base),
+    secretId: parseSecretReference(reference.secret_ref, call.base),
   }))
   const ids = references.map(({ secretId }) => secretId)
   if (new Set(ids).size < ids.length) throw badRequest('Two references name the same secret.')
-  await requireOwnSecrets(database, { who: call.caller, policy: config.policy }, ids)
+  await requireOwnSecrets(database, { requester: call.caller, policy: config.policy }, ids)
   const { projectId, userId: creatorId } = call.caller
   const id = await storeContainer(database, { projectId, creatorId, name, type, references }, config.quota.containers)
   return createdAt(`${call.base}/v1/containers/${id}`)
@@ -176,14 +176,14 @@ async function addSecret(
   const container = await findContainer(database, call.params.id)
   allowOn(container)
   const { name, secret_ref } = await call.body()
-  const secretId = secretIdOf(secret_ref, call.base)
+  const secretId = parseSecretReference(secret_ref, call.base)
   if (container.type !== 'generic') throw badRequest('Only containers of type generic can be changed.')
-  await requireOwnSecrets(database, { who: call.caller, policy: config.policy }, [secretId])
+  await requireOwnSecrets(database, { requester: call.caller, policy: config.policy }, [secretId])
   const { hasRoom, held, made } = await one(
     database,
     sql<{ hasRoom: boolean | null; held: boolean; made: boolean }>`
      WITH live AS MATERIALIZED (
-       SELECT c.id, (SELECT count(*) FROM container_secret r WHERE r.container_id = c.id) < ${MOST_REFERENCES} AS has_room
+       SELECT c.id, (SELECT count(*) FROM container_secret r WHERE r.container_id = c.id) < ${MAX_REFERENCES} AS has_room
          FROM container c WHERE c.id = ${container.id} AND ${liveContainer('c')} FOR KEY SHARE),
      held AS MATERIALIZED (
        SELECT s.id FROM live CROSS JOIN secret s
@@ -197,7 +197,7 @@ async function addSecret(
   )
   if (hasRoom === null) throw missing('Container')
   if (!held) throw missing('Secret')
-  if (!hasRoom) throw badRequest(`The container refers to ${MOST_REFERENCES} secrets already.`)
+  if (!hasRoom) throw badRequest(`The container refers to ${MAX_REFERENCES} secrets already.`)
   if (!made) throw conflict('The container refers to this secret by this name already.')
   return createdAt(`${call.base}/v1/containers/${container.id}`)
 }
@@ -206,7 +206,7 @@ async function removeSecret({ database }: ApiService, call: Call, allowOn: Allow
   const container = await findContainer(database, call.params.id)
   allowOn(container)
   const { name, secret_ref } = parseBody(namedReference, await call.json({ anyType: true }), 'reference')
-  const secretId = secretIdOf(secret_ref, call.base)
+  const secretId = parseSecretReference(secret_ref, call.base)
   const gone = await maybeOne(
     database,
     sql`WITH gone AS (

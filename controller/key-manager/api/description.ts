@@ -2,9 +2,9 @@ import { type DescriptionTexts, openApiDocument } from '../../api/description/do
 import type { Route } from '../../api/route.js'
 import { type OpenApi, objectOf, ref, type Schema } from '../../api/schema.js'
 import type { Operation } from '../rights.js'
-import type { ApiService, Asker } from './dialect.js'
+import type { ApiCaller, ApiService } from './dialect.js'
 
-type KeyManagerRoute = Route<ApiService, Asker, Operation>
+type KeyManagerRoute = Route<ApiService, ApiCaller, Operation>
 
 /** The API as an OpenAPI document. Pure. */
 export const keyManagerDescription = (routes: readonly KeyManagerRoute[]): OpenApi => openApiDocument(routes, TEXTS)

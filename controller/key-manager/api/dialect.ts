@@ -20,7 +20,7 @@ import { CRL_PREFIX } from '../certificate-authorities/crl-url.js'
 import { CryptoUnavailable } from '../crypto/backend.js'
 import { parseBody, trimmed } from '../input.js'
 import type { KeyManagerSettings } from '../options.js'
-import { NEEDS_TARGET, type Operation, requireRight, type Target, type Who } from '../rights.js'
+import { NEEDS_TARGET, type Operation, type Requester, requireRight, type Target } from '../rights.js'
 import type { Service } from '../service.js'
 import { refuseUnrouted } from './unrouted.js'
 
@@ -30,18 +30,18 @@ export const NEWEST_MINOR = 2
 /** What the handlers of this API work with. */
 export type ApiService = Service & { config: KeyManagerSettings; caBackends: readonly CaBackend[] }
 
-/** Who asks, and whom the request counts for. */
-export type Asker = Who & { place: Place }
+/** Requester asks, and whom the request counts for. */
+export type ApiCaller = Requester & { place: Place }
 
 /** One authenticated request within a project. */
-export type Call<Body = unknown> = KernelCall<Asker, Body>
+export type Call<Body = unknown> = KernelCall<ApiCaller, Body>
 
 /** @throws ApiError 403 when the caller may not do what the route does to this object */
 export type AllowOn = (target: Target) => void
 
 export type Handler<Body = unknown> = (service: ApiService, call: Call<Body>, allowOn: AllowOn) => Promise<Answer>
 
-const kernel = routesFor<ApiService, Asker, Operation>()
+const kernel = routesFor<ApiService, ApiCaller, Operation>()
 
 /** A route that needs a token. Rights that look at no object are checked before its handler runs; the others the handler checks with `allowOn`. */
 export function route<Body>({
@@ -49,7 +49,7 @@ export function route<Body>({
   ...described
 }: Described & { right: Operation; request?: z.ZodType<Body>; handle: Handler<Body> }): ProtectedRoute<
   ApiService,
-  Asker,
+  ApiCaller,
   Operation
 > {
   const { right } = described
@@ -62,7 +62,7 @@ export function route<Body>({
 
 export const { openRoute } = kernel
 
-/** Who acts in a request, for audit records. */
+/** Requester acts in a request, for audit records. */
 export const actorIn = ({ caller, requestId, address }: Call): Actor => ({
   userId: caller.userId,
   projectId: caller.projectId,
@@ -79,7 +79,7 @@ export type DialectOptions = Service & {
 }
 
 /** The Key Manager API among ours: Barbican's errors and words, its microversions, and paths in which case counts. */
-export function keyManagerDialect(options: DialectOptions): Dialect<ApiService, Asker, Operation> {
+export function keyManagerDialect(options: DialectOptions): Dialect<ApiService, ApiCaller, Operation> {
   const { validate, identityUrl, config, database, recordRefusal } = options
   const { trusted_proxies: trustedProxies } = config
   const callerFor = createAuthenticator({ validate, trustedProxies, identityUrl, serviceType: 'key-manager' })
@@ -136,7 +136,7 @@ export function keyManagerDialect(options: DialectOptions): Dialect<ApiService, 
 const isVersioned = (path: string): boolean => path === '/v1' || path.startsWith('/v1/')
 
 /** @throws ApiError 403 for a token without a project */
-function askerOf(caller: Caller): Asker {
+function askerOf(caller: Caller): ApiCaller {
   const { user, project, roles } = caller
   if (project === null) throw forbidden('The token must be scoped to a project.')
   return { userId: user.id, projectId: project.id, roles, place: placeOfCaller(caller) }

@@ -7,7 +7,7 @@ import { CURVE_BITS, type PairAlgorithm, parsePairAlgorithm, supportsLength } fr
 import { idInReference } from '../ids.js'
 import { parseBody } from '../input.js'
 import type { ParsedMeta } from '../orders/key-meta.js'
-import type { Who } from '../rights.js'
+import type { Requester } from '../rights.js'
 import type { Service } from '../service.js'
 import { asBadRequest, usableName } from './bad-request.js'
 import { requireNamedAuthority } from './find-authority.js'
@@ -121,7 +121,7 @@ export function decodeRequest(requestData: string | null): CertificateRequest {
  */
 export async function parseCertificateMeta(
   service: Service,
-  who: Who,
+  who: Requester,
   value: unknown,
 ): Promise<ParsedMeta<Readonly<Record<string, unknown>>>> {
   const meta = parseBody(certificateMeta, value, 'meta of the order')
@@ -150,7 +150,7 @@ function requireNoPrivateKey(requestData: string | null): void {
   }
 }
 
-async function requireUsableAuthority({ database }: Service, who: Who, caId: string): Promise<void> {
+async function requireUsableAuthority({ database }: Service, who: Requester, caId: string): Promise<void> {
   const authority = await requireNamedAuthority(database, who.projectId, caId)
   if (authority.hasList && !authority.listed) {
     throw forbidden('The certificate authority is not on the list of the project.')

@@ -10,7 +10,7 @@ import { recordAudit } from '../audit/record.js'
 import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../crypto/keyring.js'
 import { actorOf } from '../orders/order.js'
 import type { Order } from '../orders/outcome.js'
-import { mayDo, requireRight, type Target, type Who } from '../rights.js'
+import { isPermitted, type Requester, requireRight, type Target } from '../rights.js'
 import { LIVE, payloadContext, targetColumns } from '../secrets/secret.js'
 import type { Service } from '../service.js'
 
@@ -54,7 +54,11 @@ const NO_KEY = 'The container_ref names no container of type rsa with a private 
  * Whether a caller may use the private key of a container of type rsa.
  * @throws ApiError 400 when there is no such key, 403 when the caller may not see the container or read one of its secrets
  */
-export async function requireStoredKey({ database, config }: Service, who: Who, containerId: string): Promise<void> {
+export async function requireStoredKey(
+  { database, config }: Service,
+  who: Requester,
+  containerId: string,
+): Promise<void> {
   const parts = await findParts(database, containerId, null)
   if (!parts.some(({ role }) => role === 'private_key')) throw badRequest(NO_KEY)
   for (const part of parts) {
@@ -87,11 +91,12 @@ export async function openStoredKey(
   { id, projectId, creatorId }: Pick<Order, 'id' | 'projectId' | 'creatorId'>,
   containerId: string,
 ): Promise<StoredKey | null> {
-  const who: Who = { userId: creatorId, projectId, roles: ['member', 'creator'] }
+  const who: Requester = { userId: creatorId, projectId, roles: ['member', 'creator'] }
   const found = await findParts(database, containerId, id)
   const mayUse = (part: Part) =>
     part.unchanged ||
-    (mayDo(config.policy, 'container show', who, part.container) && mayDo(config.policy, 'secret payload', who, part))
+    (isPermitted(config.policy, 'container show', who, part.container) &&
+      isPermitted(config.policy, 'secret payload', who, part))
   if (!found.every(mayUse)) return null
   const parts = await Promise.all(
     found.map(async (part): Promise<StoredPart> => {

@@ -4,7 +4,7 @@ import { filledText } from '../input.js'
 import { findSecret, liveSecret, secretJson } from '../secrets/secret.js'
 import type { ConsumerKind } from './kind.js'
 
-/** Consumers of secrets: resources of services, as `{"service": "image", "resource_type": "image", "resource_id": "<id>"}`. */
+/** Consumers of secrets: resources of services, such as an image of Glance. */
 export const SECRET_CONSUMERS: ConsumerKind = {
   owner: 'secret',
   live: liveSecret('o'),
@@ -12,7 +12,7 @@ export const SECRET_CONSUMERS: ConsumerKind = {
   body: z.object({ service: filledText(255), resource_type: filledText(255), resource_id: filledText(36) }),
   order: sql`c.created_at, c.id`,
   find: findSecret,
-  // With the consumers at every microversion.
+  // Includes the consumers at every microversion.
   record: async (database, { base }, id) =>
     (await findSecret<{ json: string }>(database, id, { columns: sql`${secretJson(true)} AS json`, base })).json,
 }

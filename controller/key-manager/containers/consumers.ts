@@ -4,7 +4,7 @@ import type { ConsumerKind } from '../consumers/kind.js'
 import { filledText } from '../input.js'
 import { CONTAINER_JSON, findContainer, liveContainer } from './container.js'
 
-/** Consumers of containers: services with an address, as `{"name": "octavia", "URL": "https://..."}`. */
+/** Consumers of containers: services with a URL, such as `{"name": "octavia", "URL": "https://..."}`. */
 export const CONTAINER_CONSUMERS: ConsumerKind = {
   owner: 'container',
   live: liveContainer('o'),

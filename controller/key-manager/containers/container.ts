@@ -15,27 +15,24 @@ const name = textUpTo(255)
   .nullish()
   .transform(text => text ?? null)
 
-/** A secret and what it is to the container; also the whole body with which one is added or removed. */
+/** A secret and its name in the container; also the body that adds or removes one. */
 export const namedReference = z.object({ name, secret_ref: filledText() }).meta({ title: 'reference' })
 
 export type NamedReference = z.output<typeof namedReference>
 
-/** A record shows them all, and a list the records, so there is an end. */
-export const MOST_REFERENCES = 1000
+/** Per container. Limits the size of answers, as records and lists show all references. */
+export const MAX_REFERENCES = 1000
 
-/** The body of a POST; members that it does not know are passed over. */
+/** The body of a POST; ignores unknown members. */
 export const newContainer = z
   .object({
     type: z.enum(CONTAINER_TYPES, `must be one of ${CONTAINER_TYPES.join(', ')}`),
     name,
-    secret_refs: z
-      .array(namedReference)
-      .max(MOST_REFERENCES, `must have at most ${MOST_REFERENCES} members`)
-      .default([]),
+    secret_refs: z.array(namedReference).max(MAX_REFERENCES, `must have at most ${MAX_REFERENCES} members`).default([]),
   })
   .meta({ title: 'container' })
 
-/** SQL of the JSON record of a container (alias c), as text; `base.url` is the root of the API. */
+/** SQL for the record of a container (alias c) as JSON text; `base.url` is the root of the API. */
 export const CONTAINER_JSON = sql`json_build_object(
     'created', iso_time(c.created_at), 'updated', iso_time(c.updated_at), 'status', 'ACTIVE', 'name', c.name,
     'type', c.type, 'creator_id', c.creator_id,
@@ -46,16 +43,16 @@ export const CONTAINER_JSON = sql`json_build_object(
       FROM container_consumer u WHERE u.container_id = c.id),
     'container_ref', base.url || '/v1/containers/' || c.id)::text`
 
-/** SQL: a container (by the alias given) that is not deleted. */
+/** SQL: the container with this alias is not deleted. */
 export const liveContainer = (alias: string): Fragment => trusted(`${alias}.deleted_at IS NULL`)
 
 export type FoundContainer = Target & { id: string; type: ContainerType }
 
 /**
- * A live container of any project, with what rules ask about it and whatever else is asked for.
- * @param columns more SQL over the aliases c and base
+ * Finds a live container of any project, with the columns that rules need.
+ * @param columns more columns, as SQL over the aliases c and base
  * @param base URL of the root of the API, for references
- * @param lock as `FOR UPDATE OF c`
+ * @param lock such as `FOR UPDATE OF c`
  * @throws ApiError 404
  */
 export async function findContainer<More = unknown>(

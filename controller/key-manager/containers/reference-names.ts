@@ -1,7 +1,7 @@
 import { badRequest } from '../../http/errors.js'
 import type { ContainerType, NamedReference } from './container.js'
 
-/** What the references of a container of a type must be called, and what they may be called besides; null leaves it to the client. */
+/** Required and optional names of references, by type of container; null allows any names. */
 const NAMES: Readonly<Record<ContainerType, { required: readonly string[]; optional: readonly string[] } | null>> = {
   generic: null,
   certificate: { required: ['certificate', 'private_key'], optional: ['private_key_passphrase', 'intermediates'] },
@@ -9,17 +9,18 @@ const NAMES: Readonly<Record<ContainerType, { required: readonly string[]; optio
 }
 
 /**
- * Whether references can make up a new container of a type. Pure.
- * @throws ApiError 400 for two of one name (without a name counts as one), and for names that the type does not have or lacks
+ * Checks the references of a new container. Pure.
+ * @throws ApiError 400 for duplicate names (no name counts as one), and for unknown or missing names
  */
 export function requireReferenceNames(type: ContainerType, references: readonly NamedReference[]): void {
   const names = references.map(({ name }) => name ?? '')
   const twice = names.find((name, index) => names.indexOf(name) !== index)
-  if (twice !== undefined) throw badRequest(`Two references are called "${twice}".`)
+  if (twice !== undefined) throw badRequest(`Two references have the name "${twice}".`)
   const known = NAMES[type]
   if (known === null) return
   const unknown = names.find(name => !known.required.includes(name) && !known.optional.includes(name))
-  if (unknown !== undefined) throw badRequest(`A container of type ${type} has no reference called "${unknown}".`)
+  if (unknown !== undefined)
+    throw badRequest(`A container of type ${type} cannot have a reference called "${unknown}".`)
   const lacking = known.required.find(name => !names.includes(name))
   if (lacking !== undefined) throw badRequest(`A container of type ${type} needs a reference called "${lacking}".`)
 }

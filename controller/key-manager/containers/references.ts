@@ -3,15 +3,15 @@ import { many } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { idInReference, missing } from '../ids.js'
-import { mayDo, type Policy, type Target, type Who } from '../rights.js'
+import { isPermitted, type Policy, type Requester, type Target } from '../rights.js'
 import { LIVE, targetColumns } from '../secrets/secret.js'
 
 /**
- * The id of the secret that a reference names.
  * @param base URL of the root of the API
- * @throws ApiError 400 for a reference to another service, 404 for one that names no secret
+ * @returns the id of the secret
+ * @throws ApiError 400 for a reference to another service, 404 for one without an id
  */
-export function secretIdOf(reference: string, base: string): string {
+export function parseSecretReference(reference: string, base: string): string {
   if (!reference.startsWith(`${base}/`)) throw badRequest(`The secret_ref must begin with ${base}/.`)
   const id = idInReference(reference)
   if (id === null) throw missing('Secret')
@@ -19,13 +19,13 @@ export function secretIdOf(reference: string, base: string): string {
 }
 
 /**
- * Whether all these secrets are the project's own and the caller may see them. Whatever else there is counts as if it did not exist: that
- * an ACL lists the caller does not put another project's secret into a container.
+ * Requires that all secrets belong to the project and that the caller may see them. Others count as missing: an ACL
+ * that lists the caller does not allow another project's secret in a container.
  * @throws ApiError 404
  */
 export async function requireOwnSecrets(
   database: Knex,
-  { who, policy }: { who: Who; policy: Policy },
+  { requester, policy }: { requester: Requester; policy: Policy },
   ids: readonly string[],
 ): Promise<void> {
   if (ids.length === 0) return
@@ -33,8 +33,8 @@ export async function requireOwnSecrets(
     database,
     sql<Target>`
       SELECT ${targetColumns('s')} FROM secret s
-       WHERE s.id = ANY(${ids}::uuid[]) AND s.project_id = ${who.projectId} AND ${LIVE}`,
+       WHERE s.id = ANY(${ids}::uuid[]) AND s.project_id = ${requester.projectId} AND ${LIVE}`,
   )
-  const seen = targets.filter(target => mayDo(policy, 'secret show', who, target))
-  if (seen.length < new Set(ids).size) throw missing('Secret')
+  const visible = targets.filter(target => isPermitted(policy, 'secret show', requester, target))
+  if (visible.length < new Set(ids).size) throw missing('Secret')
 }

@@ -11,16 +11,16 @@ export type ContainerToStore = {
   creatorId: string
   name: string | null
   type: ContainerType
-  /** In the order in which they will be shown; no secret twice. */
+  /** In the order in which they are shown, without duplicate secrets. */
   references: readonly { name: string | null; secretId: string }[]
 }
 
 /**
- * Stores a container in one statement. Its secrets are held meanwhile: one that is deleted at the same time is either found gone here, or
- * found in use there.
- * @param limit most containers of a project without a limit of its own; negative is no limit
+ * Stores a container in one statement that locks its secrets. When a secret is deleted concurrently, either this
+ * finds it deleted or the deletion finds it in use.
+ * @param limit default quota of containers per project; negative is unlimited
  * @returns its id
- * @throws ApiError 403 when the project's quota of containers is reached, 404 when a secret is not there
+ * @throws ApiError 403 when the project's quota of containers is reached, 404 when a secret does not exist
  */
 export async function storeContainer(database: Knex, container: ContainerToStore, limit: number): Promise<string> {
   const id = newId()

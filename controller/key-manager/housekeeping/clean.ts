@@ -8,16 +8,15 @@ import { removeUnusedProjectKeys } from './unused-keys.js'
 export type Cleaning = {
   /** See purgeDeleted. */
   minDays: number
-  /** Whether secrets past their time are deleted. */
+  /** Whether to delete expired secrets. */
   expired: boolean
-  /** Whether keys of projects that have nothing any more are removed. */
+  /** Whether to remove the keys of projects that have no objects left. */
   unusedProjects: boolean
 }
 
-/** How many rows went; null for what was not asked for. */
+/** Removed rows, by kind; null for what was not requested. */
 export type Cleaned = { expired: number | null; purged: Purged; projectKeys: number | null }
 
-/** Cleans once. */
 export async function clean(database: Knex, { minDays, expired, unusedProjects }: Cleaning): Promise<Cleaned> {
   return {
     expired: expired ? await deleteExpiredSecrets(database) : null,
@@ -26,8 +25,8 @@ export async function clean(database: Knex, { minDays, expired, unusedProjects }
   }
 }
 
-/** Tells what `clean` would do now, and leaves everything as it is. */
-export async function tryCleaning(database: Database, cleaning: Cleaning): Promise<Cleaned> {
+/** Counts what `clean` would remove now, and rolls back. */
+export async function previewCleaning(database: Database, cleaning: Cleaning): Promise<Cleaned> {
   const trial = await database.transaction()
   try {
     return await clean(trial, cleaning)

@@ -1,18 +1,18 @@
 import type { Knex } from 'knex'
 import { sql } from '../../database/sql.js'
-import { BATCH, inBatches } from './batches.js'
+import { BATCH_SIZE, inBatches } from './batches.js'
 
 /**
- * Deletes secrets that are past their time, as their owners could: the ciphertext goes, a tombstone stays, and containers no longer refer to
- * them. Nobody could read them any more anyway.
- * @returns how many there were
+ * Deletes expired secrets, which nobody can read any more. Removes the ciphertext and the references of containers, and
+ * leaves a tombstone, as when an owner deletes a secret.
+ * @returns how many it deleted
  */
 export const deleteExpiredSecrets = (database: Knex, signal?: AbortSignal): Promise<number> =>
   inBatches(
     database,
     sql`WITH expired AS MATERIALIZED (
        SELECT id FROM secret WHERE deleted_at IS NULL AND expiration <= now()
-        ORDER BY expiration LIMIT ${BATCH} FOR UPDATE SKIP LOCKED),
+        ORDER BY expiration LIMIT ${BATCH_SIZE} FOR UPDATE SKIP LOCKED),
      unlinked AS (DELETE FROM container_secret r USING expired e WHERE r.secret_id = e.id),
      released AS (DELETE FROM secret_consumer c USING expired e WHERE c.secret_id = e.id),
      gone AS (

@@ -9,12 +9,15 @@ import { purgeDeleted } from './purge.js'
 export type KeyManagerHousekeepingOptions = {
   database: Database
   config: HousekeepingSettings
-  /** Null: the audit log is kept for ever. */
+  /** Null keeps the audit log forever. */
   audit?: AuditRetention | null
   log: Logger
 }
 
-/** Ends what has expired, purges what was deleted long ago and removes the oldest audit records, until stopped. Any number of housekeepers share one database. */
+/**
+ * Until stopped, deletes expired secrets, purges old tombstones and removes the oldest audit records. Any number of
+ * housekeepers may share one database.
+ */
 export function startKeyManagerHousekeeping({ database, config, audit = null, log }: KeyManagerHousekeepingOptions): {
   stop: () => Promise<void>
 } {
@@ -23,9 +26,9 @@ export function startKeyManagerHousekeeping({ database, config, audit = null, lo
     const expired = await deleteExpiredSecrets(database, stopping.signal)
     const purged = await purgeDeleted(database, config.min_days, stopping.signal)
     const found = [expired, ...Object.values(purged)].some(count => count > 0)
-    if (found) log.info({ expired, purged }, 'the key manager was cleaned')
+    if (found) log.info({ expired, purged }, 'deleted expired secrets and purged old tombstones')
     const records = audit === null ? 0 : await pruneAudit(database, audit, stopping.signal)
-    if (records > 0) log.info({ records }, 'old audit records were removed')
+    if (records > 0) log.info({ records }, 'removed old audit records')
   })
   return {
     stop: async () => {

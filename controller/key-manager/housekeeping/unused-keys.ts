@@ -9,15 +9,15 @@ const UNDER_KEY = ['secret', 'secret_order', 'certificate_authority'].map(
   table => `SELECT FROM ${table} o WHERE o.project_key_id = k.id`,
 )
 
-/** Keys (alias k) of projects that have nothing any more. Those of the service itself are none of them. */
+/** Keys (alias k) of projects without objects. Excludes the service's own keys. */
 const UNUSED = trusted(
   `k.project_id <> '' AND ${[...LIVE_IN_PROJECT, ...UNDER_KEY].map(query => `NOT EXISTS (${query})`).join(' AND ')}`,
 )
 
 /**
- * Removes the keys of projects that have nothing any more; one that comes back gets a new key. A key is held before it is looked at again, so
- * nothing can be stored under it in between.
- * @returns how many there were
+ * Removes the keys of projects without objects. A project that stores something again gets a new key. Locks each
+ * key and then checks it again, so that nothing is stored under it in between.
+ * @returns how many it removed
  */
 export async function removeUnusedProjectKeys(trx: Knex.Transaction): Promise<number> {
   const held = await many(

@@ -10,30 +10,30 @@ import { listenForWakeUps } from '../../queue/wake-up.js'
 import type { EraseProject } from './handle.js'
 
 export type FollowOptions = {
-  /** The role of the identity service: its list of deleted projects is changed, its projects are looked at. */
+  /** Connects with the identity service's role: reads its projects, changes its list of deleted ones. */
   identityDatabase: Database
-  /** The same database, for the connection that listens. */
+  /** The same database, for the listening connection. */
   identityDatabaseUrl: string
   eraseProject: EraseProject
   log: Logger
-  /** Longest pause between two polls that nobody asked for. */
+  /** Maximum pause between two polls without a wake-up. */
   sweepMs?: number
   /**
-   * A request that was let in before the deletion may still store something after the first erasure. A project is erased once more when
-   * this has passed since, longer than any request lasts and any answer about a token is remembered.
+   * A request admitted before the deletion may store something after the first erasure. So a project is erased
+   * again this long after its deletion: longer than any request lasts and than any token's validation is cached.
    */
   graceSeconds?: number
 }
 
-/** Where the identity service says that its list has grown. */
+/** The identity service notifies this channel of new rows. */
 const CHANNEL = 'krater_deleted_projects'
 const CONCURRENCY = 4
-const LONGEST_RETRY_SECONDS = 300
+const MAX_RETRY_SECONDS = 300
 
 /**
- * Erases what the key manager holds of projects that our own identity service has deleted, until stopped. The list of them is written by the
- * transaction that deletes a project, and a row leaves it only after the erasure is committed: nothing is lost when a process dies in
- * between, or while none runs. Any number may follow one list.
+ * Until stopped, erases what the key manager holds of projects that our own identity service deleted. The
+ * transaction that deletes a project adds it to the list, and its row is removed only after the erasure is
+ * committed. So nothing is lost when a process dies or none runs. Any number of processes may follow one list.
  */
 export async function followDeletedProjects(options: FollowOptions): Promise<{ stop: () => Promise<void> }> {
   const { identityDatabase, log, sweepMs = 10_000 } = options
@@ -66,11 +66,11 @@ export async function followDeletedProjects(options: FollowOptions): Promise<{ s
   }
 }
 
-/** Does what one row of the list asks for. @returns seconds until it is to be tried again; null when nothing is to follow soon */
+/** Handles one row of the list. @returns seconds until a retry, or null without one */
 async function attempt({ identityDatabase, eraseProject, log, graceSeconds = 900 }: FollowOptions, claim: Claim) {
   try {
-    if (await standsAgain(identityDatabase, claim.id)) {
-      log.warn({ projectId: claim.id }, 'a deleted project is there again; it is not erased')
+    if (await projectExists(identityDatabase, claim.id)) {
+      log.warn({ projectId: claim.id }, 'a deleted project exists again; not erasing it')
       await execute(identityDatabase, sql`DELETE FROM deleted_project WHERE ${isHeldBy(claim)}`)
       return null
     }
@@ -80,20 +80,20 @@ async function attempt({ identityDatabase, eraseProject, log, graceSeconds = 900
     await settle(identityDatabase, claim, graceSeconds)
     return null
   } catch (error) {
-    log.error({ err: error, projectId: claim.id }, 'the project could not be erased; it is tried again')
-    // When this fails too, the claim ends by itself.
+    log.error({ err: error, projectId: claim.id }, 'could not erase the project; retrying')
+    // If this fails too, the claim expires.
     return postpone(identityDatabase, claim).catch(() => null)
   }
 }
 
 const isHeldBy = ({ id, fence }: Claim): Fragment => sql`id = ${id} AND fence = ${fence}`
 
-/** From a backup, say: ids are never given twice. */
-async function standsAgain(database: Database, id: string): Promise<boolean> {
+/** Such as one restored from a backup: ids are never reused. */
+async function projectExists(database: Database, id: string): Promise<boolean> {
   return (await maybeOne(database, sql`SELECT id FROM project WHERE id = ${id}`)) !== undefined
 }
 
-/** Takes the row off the list when its time of grace was over before the erasure began; else it is due again when that is over. */
+/** Removes the row if the erasure began after the grace period. Otherwise the row is due again when that ends. */
 async function settle(database: Database, claim: Claim, graceSeconds: number): Promise<void> {
   await inTransaction(database, async trx => {
     const graceEnds = sql`deleted_at + ${graceSeconds} * interval '1 second'`
@@ -114,7 +114,7 @@ async function postpone(database: Database, claim: Claim): Promise<number | null
     sql<{ seconds: number }>`
      UPDATE deleted_project
         SET failures = failures + 1, lease_owner = NULL, lease_until = NULL,
-            due_at = now() + least(power(2, least(failures, 20)), ${LONGEST_RETRY_SECONDS}) * interval '1 second'
+            due_at = now() + least(power(2, least(failures, 20)), ${MAX_RETRY_SECONDS}) * interval '1 second'
       WHERE ${isHeldBy(claim)}
       RETURNING extract(epoch FROM due_at - now())::float8 AS seconds`,
   )

@@ -3,32 +3,32 @@ import { isDatabaseAway } from '../../database/database-away.js'
 import type { Logger } from '../../log/log.js'
 import { parseNotification } from './notification.js'
 
-/** Erases whatever the key manager holds of a project: as often as it is called, and also when there is nothing. @returns what it erased */
+/** Erases everything the key manager holds for a project. Safe to repeat. @returns the erased objects, by kind */
 export type EraseProject = (projectId: string) => Promise<Readonly<Record<string, number>>>
 
 export type HandleOptions = {
   eraseProject: EraseProject
-  /** Whether a notification may be put back when its project cannot be erased. */
+  /** Whether to requeue a notification when its project cannot be erased. */
   allowRequeue: boolean
   log: Logger
-  /** Before the first of several tries; 1 s when not given. */
+  /** Before the first retry. Default: 1 s. */
   pauseMs?: number
 }
 
-/** What the bus is told of a message: done with, or put back to be delivered again. */
+/** What to do with a message. The bus delivers a requeued message again. */
 export type Verdict = 'acknowledge' | 'requeue'
 
-const LONGEST_PAUSE_MS = 30_000
+const MAX_PAUSE_MS = 30_000
 
 /**
- * @returns what handles one message. It resolves once the erasure is committed, or it is known that it will not be. While the database is
- *   away it waits and tries again: that says nothing about the message. Never rejects.
+ * @returns a handler of one message, which never rejects. It resolves when the erasure is committed or has failed
+ *   for good. While the database is unavailable, it retries: that is not the message's fault.
  */
 export function createHandler({ eraseProject, allowRequeue, log, pauseMs = 1_000 }: HandleOptions) {
-  /** How often in a row the erasure of a project has failed. */
+  /** Consecutive failed erasures, by project. */
   const failures = new Map<string, number>()
   const pause = (attempt: number, signal: AbortSignal) =>
-    delay(Math.min(pauseMs * 2 ** (attempt - 1), LONGEST_PAUSE_MS), undefined, { signal }).catch(() => undefined)
+    delay(Math.min(pauseMs * 2 ** (attempt - 1), MAX_PAUSE_MS), undefined, { signal }).catch(() => undefined)
 
   const erase = async (projectId: string, signal: AbortSignal): Promise<Verdict> => {
     for (let attempt = 1; ; attempt++) {
@@ -39,7 +39,7 @@ export function createHandler({ eraseProject, allowRequeue, log, pauseMs = 1_000
         return 'acknowledge'
       } catch (error) {
         if (!isDatabaseAway(error)) return failed(projectId, error, signal)
-        log.warn({ err: error, projectId }, 'the database is away; the project is erased when it is back')
+        log.warn({ err: error, projectId }, 'the database is unavailable; retrying to erase the project')
         await pause(attempt, signal)
         if (signal.aborted) return 'requeue'
       }
@@ -50,19 +50,19 @@ export function createHandler({ eraseProject, allowRequeue, log, pauseMs = 1_000
     if (!allowRequeue) {
       log.error(
         { err: error, projectId },
-        'the project could not be erased; `krater key-manager sync-projects` finds and erases it',
+        'could not erase the project; run `krater key-manager sync-projects` to erase it',
       )
       return 'acknowledge'
     }
     const count = (failures.get(projectId) ?? 0) + 1
     failures.set(projectId, count)
-    log.error({ err: error, projectId, failures: count }, 'the project could not be erased; it is tried again')
-    // The bus would deliver it at once.
+    log.error({ err: error, projectId, failures: count }, 'could not erase the project; retrying')
+    // The bus delivers a requeued message at once.
     await pause(count, signal)
     return 'requeue'
   }
 
-  /** @param signal cuts waiting short; the message is then put back */
+  /** @param signal ends waiting and requeues the message */
   return async (body: unknown, signal: AbortSignal): Promise<Verdict> => {
     const notification = parseNotification(body)
     switch (notification.kind) {
@@ -70,7 +70,7 @@ export function createHandler({ eraseProject, allowRequeue, log, pauseMs = 1_000
         log.debug({ eventType: notification.eventType }, 'notification ignored')
         return 'acknowledge'
       case 'malformed':
-        log.warn({ reason: notification.reason }, 'a notification that cannot be read is passed over')
+        log.warn({ reason: notification.reason }, 'ignoring a malformed notification')
         return 'acknowledge'
       case 'project deleted':
         return erase(notification.projectId, signal)

@@ -8,21 +8,22 @@ import type { Transport } from './transport-url.js'
 
 export type ListenerOptions = {
   transport: Transport
-  /** PEM text of the authority that vouches for the bus; the system's when not given. Only with TLS. */
+  /** PEM text of the CA that signed the bus's certificate. Default: the system's CAs. Only with TLS. */
   certificateAuthority?: string
   settings: KeystoneNotifications
   eraseProject: EraseProject
   log: Logger
 }
 
-/** The other side counts as gone after twice this silence. */
+/** The connection counts as lost after twice this silence. */
 const HEARTBEAT_SECONDS = 30
-const SHORTEST_PAUSE_MS = 500
-const LONGEST_PAUSE_MS = 5_000
+const MIN_PAUSE_MS = 500
+const MAX_PAUSE_MS = 5_000
 
 /**
- * Follows the identity service's notifications until stopped, through restarts of the bus. A message is acknowledged once the erasure is
- * committed: when this process dies before, the bus delivers it again. Any number of listeners may share a queue.
+ * Consumes the identity service's notifications until stopped; reconnects when the bus restarts. A message is
+ * acknowledged after the erasure is committed: if this process dies before, the bus delivers it again. Any number
+ * of listeners may share a queue.
  */
 export function startKeystoneListener(options: ListenerOptions): { stop: () => Promise<void> } {
   const { settings, log, transport } = options
@@ -30,23 +31,23 @@ export function startKeystoneListener(options: ListenerOptions): { stop: () => P
   const handle = createHandler({ eraseProject: options.eraseProject, allowRequeue: settings.allow_requeue, log })
   const connection = new Connection(connectionOptions(options))
   connection.on('error', error => {
-    if (!stopping.signal.aborted) log.warn({ err: error }, 'no connection to the message bus; trying again')
+    if (!stopping.signal.aborted) log.warn({ err: error }, 'cannot connect to the message bus; retrying')
   })
 
   const follow = async () => {
-    let pauseMs = SHORTEST_PAUSE_MS
+    let pauseMs = MIN_PAUSE_MS
     while (!stopping.signal.aborted) {
       try {
         await consume(connection, settings, handle, stopping.signal, queue => {
-          pauseMs = SHORTEST_PAUSE_MS
+          pauseMs = MIN_PAUSE_MS
           const bus = transport.hosts.map(({ host, port }) => `${host}:${port}`).join(', ')
-          log.info({ bus, exchange: settings.control_exchange, queue }, 'connected: following notifications')
+          log.info({ bus, exchange: settings.control_exchange, queue }, 'connected; consuming notifications')
         })
       } catch (error) {
-        if (!stopping.signal.aborted) log.warn({ err: error }, 'not following notifications; trying again')
+        if (!stopping.signal.aborted) log.warn({ err: error }, 'cannot consume notifications; retrying')
       }
       await delay(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined)
-      pauseMs = Math.min(pauseMs * 2, LONGEST_PAUSE_MS)
+      pauseMs = Math.min(pauseMs * 2, MAX_PAUSE_MS)
     }
   }
   const following = follow()
@@ -63,8 +64,8 @@ export function startKeystoneListener(options: ListenerOptions): { stop: () => P
 }
 
 /**
- * Takes messages from the queue until the channel ends or `stop` says so; what is under way then is finished first.
- * @throws AMQPError when the bus refuses, or the channel ends by itself
+ * Consumes messages until the channel ends or `stop` aborts, then waits for those in progress.
+ * @throws AMQPError when the bus refuses or closes the channel
  */
 async function consume(
   connection: Connection,
@@ -75,28 +76,28 @@ async function consume(
 ): Promise<void> {
   const queue = await declareTopology(connection, settings)
   const channel = await connection.acquire({ emitErrorsFromChannel: true })
-  const over = new AbortController()
-  const signal = AbortSignal.any([stop, over.signal])
-  const underWay = new Set<Promise<void>>()
-  const ended = endOf(channel, signal)
+  const cancelled = new AbortController()
+  const signal = AbortSignal.any([stop, cancelled.signal])
+  const inProgress = new Set<Promise<void>>()
+  const ended = channelEnd(channel, signal)
   try {
     await channel.basicQos({ prefetchCount: settings.thread_pool_size })
     const { consumerTag } = await channel.basicConsume({ queue }, message => {
-      const done = take(channel, message, handle, signal).finally(() => underWay.delete(done))
-      underWay.add(done)
+      const done = handleMessage(channel, message, handle, signal).finally(() => inProgress.delete(done))
+      inProgress.add(done)
     })
     onReady(queue)
     await ended
     if (channel.active) await channel.basicCancel(consumerTag)
   } finally {
-    over.abort()
-    await Promise.all(underWay)
+    cancelled.abort()
+    await Promise.all(inProgress)
     await channel.close()
   }
 }
 
-/** Handles one message, and tells the bus on the channel that brought it; when that is gone, the bus delivers the message again. */
-async function take(
+/** Handles and settles one message. If its channel is closed by then, the bus delivers the message again. */
+async function handleMessage(
   channel: Channel,
   { body, deliveryTag }: AsyncMessage,
   handle: (body: unknown, signal: AbortSignal) => Promise<Verdict>,
@@ -108,8 +109,11 @@ async function take(
   else channel.basicNack({ deliveryTag, requeue: true })
 }
 
-/** Resolves when `signal` says so. @throws AMQPError when the bus closes the channel, takes the queue away, or is gone itself */
-function endOf(channel: Channel, signal: AbortSignal): Promise<void> {
+/**
+ * Resolves when `signal` aborts.
+ * @throws AMQPError when the bus closes the channel, deletes the queue or disconnects
+ */
+function channelEnd(channel: Channel, signal: AbortSignal): Promise<void> {
   const end = new Promise<void>((resolve, reject) => {
     channel.on('error', reject)
     channel.on('basic.cancel', (_tag, error) => reject(error))
@@ -117,7 +121,7 @@ function endOf(channel: Channel, signal: AbortSignal): Promise<void> {
     if (signal.aborted) resolve()
     signal.addEventListener('abort', () => resolve(), { once: true })
   })
-  // It may end before it is waited for.
+  // Avoids an unhandled rejection when it ends before anyone awaits it.
   end.catch(() => undefined)
   return end
 }
@@ -134,7 +138,7 @@ function connectionOptions({ transport, certificateAuthority }: ListenerOptions)
     ...(transport.tls ? { tls: certificateAuthority === undefined ? {} : { ca: certificateAuthority } } : {}),
     connectionName: 'krater keystone-listener',
     heartbeat: HEARTBEAT_SECONDS,
-    retryLow: SHORTEST_PAUSE_MS,
-    retryHigh: LONGEST_PAUSE_MS,
+    retryLow: MIN_PAUSE_MS,
+    retryHigh: MAX_PAUSE_MS,
   }
 }

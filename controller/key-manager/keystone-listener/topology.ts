@@ -2,15 +2,15 @@ import type { Connection } from 'rabbitmq-client'
 import type { KeystoneNotifications } from './options.js'
 
 /**
- * Makes sure that notifications reach a queue to read from. An exchange or queue that is there is taken as it is: declared with other flags
- * than its maker's, the bus would refuse it. What is missing is made as oslo.messaging would make it by the same settings, so that the
- * identity service finds it fitting when it comes later.
+ * Makes sure that notifications reach a queue. Uses an existing exchange or queue as it is: the bus refuses to
+ * declare it with flags that differ. Creates a missing one as oslo.messaging would with the same settings, so that
+ * the identity service can declare it later.
  * @returns the queue's name
- * @throws AMQPError when the bus refuses, or is not there
+ * @throws AMQPError when the bus refuses or cannot be reached
  */
 export async function declareTopology(connection: Connection, settings: KeystoneNotifications): Promise<string> {
   const exchange = settings.control_exchange
-  // Keystone publishes at the priority `info`.
+  // Keystone publishes with the priority `info`.
   const routingKey = `${settings.topic}.info`
   const queue = settings.pool_name ?? routingKey
   const flags = {

@@ -1,4 +1,4 @@
-/** Where a message bus is and who comes to it. It holds a password: never to be logged. */
+/** Hosts and login of a message bus. Holds a password: do not log it. */
 export type Transport = {
   hosts: readonly { host: string; port: number }[]
   username: string
@@ -7,13 +7,14 @@ export type Transport = {
   tls: boolean
 }
 
-/** One host, with the login before it; an IPv6 address stands in brackets. */
+/** One host, optionally with a login; an IPv6 address is in brackets. */
 const HOST = /^(?:(?<login>[^@]*)@)?(?:\[(?<ipv6>[0-9a-fA-F:.]+)\]|(?<name>[\w.-]+))(?::(?<port>\d{1,5}))?$/
 
 /**
- * Reads `amqp://user:password@host:port/virtual-host`, the same with amqps:// for TLS, and oslo.messaging's rabbit:// form, in which several
- * hosts of one cluster stand with commas between them. What is left out is guest, port 5672 (5671 with TLS) and the virtual host `/`.
- * @returns a string that says what it must be, without anything of the text, when it is something else
+ * Parses `amqp://user:password@host:port/virtual-host`, the same with amqps:// for TLS, and oslo.messaging's
+ * rabbit:// form, which lists the hosts of a cluster with commas. Defaults: guest, port 5672 (5671 with TLS) and
+ * the virtual host `/`.
+ * @returns for any other text, what it must be, as a string that quotes nothing of the text
  */
 export function parseTransportUrl(text: string): Transport | string {
   const [, scheme, authority = '', path = ''] = /^(amqps?|rabbit):\/\/([^/?#]+)(?:\/([^?#]*))?$/.exec(text) ?? []
@@ -25,27 +26,27 @@ export function parseTransportUrl(text: string): Transport | string {
     const port = Number(groups?.port ?? (tls ? 5671 : 5672))
     return host === undefined || port < 1 || port > 65_535 ? [] : [{ host, port }]
   })
-  if (hosts.length < found.length) return 'a URL whose hosts are names or addresses, each with a port or none'
+  if (hosts.length < found.length) return 'a URL whose hosts are names or addresses, each with an optional port'
   if (hosts.length > 1 && found.some(groups => groups?.ipv6 !== undefined)) {
     return 'a URL with names or IPv4 addresses when it has several hosts'
   }
   const logins = new Set(found.flatMap(groups => groups?.login ?? []))
   if (logins.size > 1) return 'a URL with the same user and password for all of its hosts'
   const [login = 'guest:guest'] = logins
-  const [username = '', password = ''] = partsOf(login)
-  const virtualHost = decoded(path === '' || path === '/' ? '/' : path)
-  if (virtualHost === null || decoded(username) === null || decoded(password) === null) {
-    return 'a URL whose special characters are written as %xx'
+  const [username = '', password = ''] = splitLogin(login)
+  const virtualHost = percentDecode(path === '' || path === '/' ? '/' : path)
+  if (virtualHost === null || percentDecode(username) === null || percentDecode(password) === null) {
+    return 'a URL whose special characters are percent-encoded'
   }
-  return { hosts, username: decoded(username) ?? '', password: decoded(password) ?? '', virtualHost, tls }
+  return { hosts, username: percentDecode(username) ?? '', password: percentDecode(password) ?? '', virtualHost, tls }
 }
 
-function partsOf(login: string): [string, string] {
+function splitLogin(login: string): [string, string] {
   const colon = login.indexOf(':')
   return colon === -1 ? [login, ''] : [login.slice(0, colon), login.slice(colon + 1)]
 }
 
-function decoded(text: string): string | null {
+function percentDecode(text: string): string | null {
   try {
     return decodeURIComponent(text)
   } catch {

@@ -3,21 +3,22 @@ import type { Migration } from '../../database/migrate.js'
 /**
  * The tables of the key manager.
  *
- * What is secret stands only as ciphertext under a project's key (project_key), which is wrapped by a master key that the database never sees.
- * A deleted secret keeps its row as a tombstone until it is purged; its ciphertext goes at once.
+ * Secrets are stored only as ciphertext under a project's key (project_key), which is wrapped by a master key
+ * outside the database. Deleting a secret removes its ciphertext at once; the row stays as a tombstone until it is
+ * purged.
  */
 export const keyManager: Migration = {
   name: '001-key-manager',
   up: async trx => {
     await trx.raw(`
-        -- As clients of Barbican read times: UTC, no zone, microseconds when there are any.
+        -- The format of times that Barbican clients read: UTC, no zone, microseconds unless they are 0.
         CREATE FUNCTION iso_time(t timestamptz) RETURNS text IMMUTABLE PARALLEL SAFE LANGUAGE sql AS $$
           SELECT to_char(t AT TIME ZONE 'UTC', CASE WHEN date_trunc('second', t) = t
             THEN 'YYYY-MM-DD"T"HH24:MI:SS' ELSE 'YYYY-MM-DD"T"HH24:MI:SS.US' END)
         $$;
 
-        -- The master keys that were ever in force, each with a value by which it is known again. One per back end is in force: new
-        -- project keys come under it, whichever of them a process has been given first.
+        -- All master keys ever used, each with a value to recognise it. One per back end is active: it wraps new
+        -- project keys, whatever the order of the keys in a process's settings.
         CREATE TABLE master_key (
           id text PRIMARY KEY,
           backend text NOT NULL,
@@ -27,13 +28,13 @@ export const keyManager: Migration = {
         );
         CREATE UNIQUE INDEX master_key_active ON master_key (backend) WHERE active;
 
-        -- A project's row is held while one of its limited resources is counted and made.
+        -- A project's row is locked while an object with a quota is counted and created.
         CREATE TABLE project (
           id text PRIMARY KEY,
           created_at timestamptz NOT NULL DEFAULT now()
         );
 
-        -- project_id is '' for the keys of the service itself.
+        -- project_id is '' for the service's own keys.
         CREATE TABLE project_key (
           id uuid PRIMARY KEY,
           project_id text NOT NULL,
@@ -46,7 +47,8 @@ export const keyManager: Migration = {
         CREATE UNIQUE INDEX project_key_active ON project_key (project_id, backend) WHERE active;
         CREATE INDEX project_key_master ON project_key (master_key_id);
 
-        -- A rotation of project keys that is under way: keys made before it began are replaced. Without a project it is of all.
+        -- A rotation of project keys in progress: it replaces keys made before it started. Null project_id: all
+        -- projects.
         CREATE TABLE key_rotation (
           id uuid PRIMARY KEY,
           project_id text UNIQUE NULLS NOT DISTINCT,
@@ -76,7 +78,7 @@ export const keyManager: Migration = {
           deleted_at timestamptz,
           CHECK ((ciphertext IS NULL) = (project_key_id IS NULL))
         );
-        -- With the expiration live secrets can be counted and passed over in the index alone.
+        -- Includes expiration so that an index-only scan can count and skip live secrets.
         CREATE INDEX secret_of_project ON secret (project_id, created_at, id) INCLUDE (expiration) WHERE deleted_at IS NULL;
         CREATE INDEX secret_acl_users ON secret USING gin (acl_users) WHERE deleted_at IS NULL AND acl_users <> '{}';
         CREATE INDEX secret_project_key ON secret (project_key_id, id);
@@ -100,7 +102,7 @@ export const keyManager: Migration = {
         CREATE INDEX container_of_project ON container (project_id, created_at, id) WHERE deleted_at IS NULL;
         CREATE INDEX container_deleted ON container (deleted_at) WHERE deleted_at IS NOT NULL;
 
-        -- Rows of live containers only: they go when their container is deleted.
+        -- Only for live containers: deleting a container deletes its rows.
         CREATE TABLE container_secret (
           container_id uuid NOT NULL REFERENCES container ON DELETE CASCADE,
           secret_id uuid NOT NULL REFERENCES secret,
@@ -135,9 +137,9 @@ export const keyManager: Migration = {
         );
         CREATE INDEX container_consumer_project ON container_consumer (project_id);
 
-        -- A passphrase that an order carries is kept sealed, and only until the order is carried out. Finding large primes takes the processor
-        -- for seconds, so such orders have a lane of their own and the others do not wait behind them. lapsed_claims counts attempts of which
-        -- nothing was heard any more: the next claim finds the order in PROCESSING.
+        -- An order's passphrase is stored sealed, and only until the order is processed. Searching for large primes
+        -- takes seconds of CPU time, so such orders have a separate lane and do not delay the others. lapsed_claims
+        -- counts attempts that never reported a result: the next claim finds the order in PROCESSING.
         CREATE TABLE secret_order (
           id uuid PRIMARY KEY,
           project_id text NOT NULL,
@@ -148,7 +150,7 @@ export const keyManager: Migration = {
           project_key_id uuid REFERENCES project_key,
           lane text NOT NULL GENERATED ALWAYS AS (
             CASE WHEN type = 'asymmetric' AND lower(meta->>'algorithm') IN ('rsa', 'dsa') THEN 'primes'
-                 -- RSA is what a certificate order with a subject makes when it names no algorithm.
+                 -- RSA is the default algorithm of a certificate order with a subject.
                  WHEN type = 'certificate' AND coalesce(nullif(lower(meta->>'algorithm'), ''), 'rsa') = 'rsa'
                       AND coalesce(meta->>'subject_dn', '') <> ''
                       AND coalesce(meta->>'container_ref', '') = '' AND coalesce(meta->>'request_data', '') = '' THEN 'primes'
@@ -182,7 +184,7 @@ export const keyManager: Migration = {
         CREATE INDEX secret_order_container ON secret_order (container_id);
         CREATE INDEX secret_order_deleted ON secret_order (deleted_at) WHERE deleted_at IS NOT NULL;
 
-        -- Null stands for the default, a negative number for no limit.
+        -- Null means the default quota, a negative number no limit.
         CREATE TABLE project_quota (
           project_id text PRIMARY KEY,
           secrets integer,
@@ -217,8 +219,8 @@ export const keyManager: Migration = {
           updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
         );
 
-        -- project_id is null for the CAs that every project may use. The key is sealed like a secret. chain begins with the CA's own
-        -- certificate and ends with the root's; pkcs7 holds the same. A crl is null when the next reader has to make one.
+        -- project_id is null for CAs that every project may use. The key is sealed like a secret. chain runs from
+        -- the CA's own certificate to the root's; pkcs7 holds the same. If crl is null, the next reader creates it.
         CREATE TABLE certificate_authority (
           id uuid PRIMARY KEY,
           project_id text,
@@ -272,7 +274,8 @@ export const keyManager: Migration = {
           PRIMARY KEY (ca_id, serial)
         );
 
-        -- Who did what. Rows are only added; position and hash link them afterwards, once. Retention alone removes them.
+        -- Who did what. Rows are append-only: position and hash are set once, later, to link them. Only retention
+        -- removes rows.
         CREATE TABLE audit_record (
           seq bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
           at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -291,7 +294,8 @@ export const keyManager: Migration = {
         );
         CREATE INDEX audit_record_unlinked ON audit_record (seq) WHERE position IS NULL;
 
-        -- The last record that retention has removed, with a code over it that the database cannot make. at is when it was recorded.
+        -- The last record that retention removed, with a MAC that the database cannot compute. at is the time of
+        -- the record.
         CREATE TABLE audit_anchor (
           id boolean PRIMARY KEY DEFAULT true CHECK (id),
           position bigint NOT NULL,
@@ -301,8 +305,8 @@ export const keyManager: Migration = {
           mac bytea NOT NULL
         );
 
-        -- Whoever can write rows with the rights of the service cannot remove what tells of it: nothing young goes, and nothing from the
-        -- middle. Whoever can take this away is found out by the chain.
+        -- An intruder with the service's role cannot remove the traces: only the oldest records can be removed, and
+        -- none younger than 30 days. The chain exposes an intruder who can drop this protection.
         CREATE FUNCTION removable_audit(at timestamptz) RETURNS boolean STABLE LANGUAGE sql AS $$
           SELECT at < now() - interval '30 days'
         $$;
@@ -353,8 +357,9 @@ export const keyManager: Migration = {
           END
         $$;
 
-        -- Whether one more object fits. With a limit the project's creates go on one by one from here to the end of the transaction, so
-        -- that the count is exact; each statement of a volatile function sees what was committed before it.
+        -- Whether one more object fits. With a quota, creates of one project are serialised from here to the end of
+        -- the transaction, so that the count is exact: each statement of a volatile function sees what was
+        -- committed before it.
         CREATE FUNCTION quota_allows(project_of text, kind text, by_default integer) RETURNS boolean
         VOLATILE LANGUAGE plpgsql AS $$
           DECLARE most integer;

@@ -2,7 +2,7 @@ import { z } from 'zod'
 import { badRequest } from '../../http/errors.js'
 import { CURVE_BITS } from '../crypto/key-pair.js'
 import { parseBody } from '../input.js'
-import { contentTypeOf } from '../secrets/content-types.js'
+import { parseContentType } from '../secrets/content-types.js'
 import { parseExpiration } from '../secrets/expiration.js'
 
 /** The members of `meta` that are kept, and shown again: Python clients fail on any other. */
@@ -68,7 +68,7 @@ export function parsePairMeta(value: unknown): ParsedMeta<KeyMeta> {
 function commonOf(body: z.output<typeof keyMeta>): Pick<ParsedMeta<KeyMeta>, 'meta' | 'expiration'> {
   const { name, algorithm, bit_length, mode, payload_content_type: type } = body
   if (bit_length % 8 !== 0 && !isEc(algorithm)) throw badRequest('The bit_length must be a multiple of 8.')
-  if (typeof type === 'string' && contentTypeOf(type) === null) {
+  if (typeof type === 'string' && parseContentType(type) === null) {
     throw badRequest(`The payload_content_type "${type}" is not supported.`)
   }
   return {

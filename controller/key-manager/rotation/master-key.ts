@@ -7,7 +7,7 @@ import { type BackendName, CannotOpen, type CryptoBackend, type ProjectKey } fro
 import { activeMasterKey, WrongMasterKey } from '../crypto/master-key.js'
 import type { Report, RotationResult } from './progress.js'
 
-const BATCH = 200
+const BATCH_SIZE = 200
 
 /**
  * Activates a master key, unless it is active, and wraps every project key of its back end with it while all
@@ -93,7 +93,7 @@ async function batchAfter(
     database,
     sql<ProjectKey>`
       SELECT id, wrapped, master_key_id AS "masterKeyId" FROM project_key
-       WHERE backend = ${backend} AND master_key_id <> ${masterKeyId} AND id > ${last} ORDER BY id LIMIT ${BATCH}`,
+       WHERE backend = ${backend} AND master_key_id <> ${masterKeyId} AND id > ${last} ORDER BY id LIMIT ${BATCH_SIZE}`,
   )
 }
 

@@ -1,7 +1,7 @@
 import { isUtf8 } from 'node:buffer'
 import { ApiError, badRequest } from '../../http/errors.js'
 
-/** What a payload may be. Text is UTF-8; everything else is bytes as they came. */
+/** Types of payloads. Text is UTF-8; all others are stored byte for byte. */
 export const CONTENT_TYPES = [
   'text/plain',
   'application/octet-stream',
@@ -11,11 +11,11 @@ export const CONTENT_TYPES = [
 
 export type ContentType = (typeof CONTENT_TYPES)[number]
 
-/** Types whose payload may come in a JSON body as PEM text, without an encoding. */
+/** Types whose payload may be unencoded PEM text in a JSON body. */
 const PEM_TYPES: ReadonlySet<ContentType> = new Set(['application/pkcs8', 'application/pkix-cert'])
 
-/** The type that a text names, or null: types are compared without case, text/plain may name the charset UTF-8. Pure. */
-export function contentTypeOf(text: string): ContentType | null {
+/** Parses a type, ignoring case; text/plain may name the charset UTF-8. Pure. @returns null for any other type */
+export function parseContentType(text: string): ContentType | null {
   const type = text.trim().toLowerCase()
   if (/^text\/plain(\s*;\s*charset\s*=\s*utf-8)?$/.test(type)) return 'text/plain'
   return CONTENT_TYPES.find(known => known === type) ?? null
@@ -23,7 +23,7 @@ export function contentTypeOf(text: string): ContentType | null {
 
 /**
  * The payload of a JSON body as bytes. Pure.
- * @throws ApiError 400 when type, encoding and payload do not go together
+ * @throws ApiError 400 when type, encoding and payload do not match
  */
 export function decodePayload(payload: string, type: ContentType, encoding: string | undefined): Buffer {
   if (encoding === undefined) {
@@ -37,8 +37,8 @@ export function decodePayload(payload: string, type: ContentType, encoding: stri
 
 /**
  * The payload of a PUT as bytes. Pure.
- * @param encoding the header Content-Encoding, '' when there is none; it means nothing to text
- * @throws ApiError 400 when it is neither absent nor base64, or the payload is not what it or the type says
+ * @param encoding the header Content-Encoding, or ''; ignored for text
+ * @throws ApiError 400 when the encoding is neither '' nor base64, or the payload does not match it or the type
  */
 export function decodeBody(body: Buffer, type: ContentType, encoding: string): Buffer {
   if (type === 'text/plain' && !isUtf8(body)) throw badRequest('A payload of type text/plain must be UTF-8.')
@@ -47,7 +47,7 @@ export function decodeBody(body: Buffer, type: ContentType, encoding: string): B
   return decodeBase64(body.toString('latin1'))
 }
 
-/** @throws ApiError 400 for anything but base64, in which lines may be broken */
+/** Allows line breaks. @throws ApiError 400 for anything but base64 */
 function decodeBase64(text: string): Buffer {
   const compact = text.replace(/[\r\n\t ]+/g, '')
   if (compact.length % 4 !== 0 || !/^[A-Za-z0-9+/]+={0,2}$/.test(compact))
@@ -56,16 +56,16 @@ function decodeBase64(text: string): Buffer {
 }
 
 /**
- * The Content-Type under which a payload is sent. Pure.
- * @param accept the Accept header as it is; null when there is none
- * @param stored the type under which the payload was stored
- * @throws ApiError 406 when the caller wants something else
+ * The Content-Type of an answer with a payload. Pure.
+ * @param accept the raw Accept header, or null
+ * @param stored the type that the payload was stored with
+ * @throws ApiError 406 when the payload is not available in the requested type
  */
 export function servedType(accept: string | null, stored: ContentType, payload: Buffer): string {
   if (accept === null || accept === '*/*') return stored === 'text/plain' ? 'text/plain; charset=UTF-8' : stored
-  const requested = accept === '' ? 'application/octet-stream' : contentTypeOf(accept)
-  if (requested === null) throw new ApiError(406, 'The payload is not to be had in this type.')
+  const requested = accept === '' ? 'application/octet-stream' : parseContentType(accept)
+  if (requested === null) throw new ApiError(406, 'The payload is not available in this type.')
   if (requested !== 'text/plain') return requested
-  if (!isUtf8(payload)) throw new ApiError(406, 'The payload is no text.')
+  if (!isUtf8(payload)) throw new ApiError(406, 'The payload is not UTF-8 text.')
   return 'text/plain; charset=UTF-8'
 }

@@ -6,9 +6,9 @@ const ZONE = /Z|([+-]\d{2})(?::?(\d{2}))?/
 const ISO = new RegExp(`^(?:${DATE.source})(?:[T ]${TIME.source})?\\s?(?:${ZONE.source})?$`, 'i')
 
 /**
- * Reads an ISO 8601 time; one without an offset is UTC. Pure.
- * @returns the same as UTC with microseconds, `2030-01-01T00:00:00.000000Z`
- * @throws ApiError 400 for what is no time of the years 1 to 9999
+ * Parses an ISO 8601 time; without an offset it is UTC. Pure.
+ * @returns the time in UTC with microseconds, `2030-01-01T00:00:00.000000Z`
+ * @throws ApiError 400 unless it is a time of the years 1 to 9999
  */
 export function parseTime(text: string, label: string): string {
   const wrong = () => badRequest(`${label} is not an ISO 8601 time: "${text.slice(0, 100)}".`)
@@ -21,7 +21,7 @@ export function parseTime(text: string, label: string): string {
   const local = new Date(0)
   local.setUTCFullYear(year ?? 0, (month ?? 0) - 1, day)
   local.setUTCHours(hour ?? 0, minute, second)
-  // Days and hours that do not exist would otherwise count as later ones that do.
+  // Date would roll over days and hours that do not exist, such as 30 February.
   const isReal =
     local.getUTCMonth() + 1 === month && local.getUTCDate() === day && (hour ?? 0) < 24 && (minute ?? 0) < 60
   if (!isReal || (second ?? 0) > 59 || Number(minutes) > 59 || Math.abs(offset) >= 24 * 60) throw wrong()
@@ -31,12 +31,12 @@ export function parseTime(text: string, label: string): string {
 }
 
 /**
- * When a new secret ends, to the millisecond; null for never.
- * @throws ApiError 400 for what is no time or is past
+ * When a new secret expires, to the millisecond; null for never.
+ * @throws ApiError 400 for an invalid or past time
  */
 export function parseExpiration(text: string | null | undefined): Date | null {
   if (text === undefined || text === null || text === '') return null
   const time = new Date(parseTime(text, 'The expiration'))
-  if (time.getTime() <= Date.now()) throw badRequest('The expiration lies in the past.')
+  if (time.getTime() <= Date.now()) throw badRequest('The expiration is in the past.')
   return time
 }

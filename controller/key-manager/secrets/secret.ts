@@ -12,7 +12,7 @@ export const SECRET_TYPES = ['symmetric', 'passphrase', 'private', 'public', 'ce
 
 const text = textUpTo(255)
 
-/** The body of a POST; members that it does not know are passed over. */
+/** The body of a POST; ignores unknown members. */
 export const newSecret = z
   .object({
     name: text.nullish().transform(name => name ?? null),
@@ -29,19 +29,20 @@ export const newSecret = z
   })
   .meta({ title: 'secret' })
 
-/** SQL: a secret that is neither deleted nor past its time. */
+/** SQL: the secret with this alias is neither deleted nor expired. */
 export const liveSecret = (alias: string): Fragment =>
   trusted(`${alias}.deleted_at IS NULL AND (${alias}.expiration IS NULL OR ${alias}.expiration > now())`)
 
-/** SQL: the same by the alias s. */
+/** The same for the alias s. */
 export const LIVE = liveSecret('s')
 
 const CONSUMERS = sql`(SELECT coalesce(json_agg(json_build_object('service', c.service, 'resource_type', c.resource_type,
     'resource_id', c.resource_id) ORDER BY c.created_at, c.id), '[]') FROM secret_consumer c WHERE c.secret_id = s.id)`
 
 /**
- * SQL of the JSON record of a secret (alias s), as text; `base.url` is the root of the API. Members are only those that Python clients know.
- * @param withConsumers from microversion 1.1 on
+ * SQL for the record of a secret (alias s) as JSON text; `base.url` is the root of the API. Has only members that
+ * Python clients know.
+ * @param withConsumers true from microversion 1.1 on
  */
 export function secretJson(withConsumers: boolean): Fragment {
   return sql`(CASE WHEN s.content_type IS NULL THEN '{' ELSE '{"content_types":{"default":' || to_json(s.content_type) || '},' END
@@ -59,10 +60,10 @@ export const targetColumns = (alias: string): Fragment =>
 export type FoundSecret = Target & { id: string }
 
 /**
- * A live secret of any project, with what rules ask about it and whatever else is asked for.
- * @param columns more SQL over the aliases s and base
+ * Finds a live secret of any project, with the columns that rules need.
+ * @param columns more columns, as SQL over the aliases s and base
  * @param base URL of the root of the API, for references
- * @param lock as `FOR UPDATE OF s`
+ * @param lock such as `FOR UPDATE OF s`
  * @throws ApiError 404
  */
 export async function findSecret<More = unknown>(
@@ -83,7 +84,7 @@ export async function findSecret<More = unknown>(
 
 export type SecretWithPayload = FoundSecret & { contentType: ContentType | null; sealed: SealedWithKey | null }
 
-/** A live secret with its ciphertext. @throws ApiError 404 */
+/** Finds a live secret with its ciphertext. @throws ApiError 404 */
 export async function findPayload(database: Knex, id: string | undefined): Promise<SecretWithPayload> {
   const found = await maybeOne(
     database,
@@ -97,5 +98,5 @@ export async function findPayload(database: Knex, id: string | undefined): Promi
   return { ...found, sealed: ciphertext === null ? null : sealedFrom(ciphertext, found) }
 }
 
-/** What a secret's ciphertext is bound to. */
+/** The associated data of a secret's ciphertext. */
 export const payloadContext = (secretId: string): string => `secret ${secretId}`

@@ -10,7 +10,7 @@ import { quotaReached } from '../rights.js'
 import type { Service } from '../service.js'
 import { LIVE, payloadContext } from './secret.js'
 
-/** A secret to be stored; `payload` null is one whose payload comes later. */
+/** A secret to store; `payload` is null when it is uploaded later. */
 export type SecretToStore = {
   projectId: string
   creatorId: string
@@ -23,10 +23,10 @@ export type SecretToStore = {
   payload: { bytes: Buffer; contentType: string } | null
 }
 
-export const payloadStands = () => conflict('The secret has a payload already, which cannot be changed.')
+export const payloadExists = () => conflict('The secret already has a payload, which cannot be changed.')
 
 /**
- * Stores a secret, its audit record with it, in one statement.
+ * Stores a secret and its audit record in one statement.
  * @returns its id
  * @throws ApiError 403 when the project's quota of secrets is reached
  */
@@ -46,8 +46,9 @@ export async function storeSecret(
 }
 
 /**
- * Gives a secret that has none yet its payload, its audit record with it, in one statement: of several at once one succeeds.
- * @throws ApiError 409 when it has a payload, 404 when it has gone meanwhile
+ * Stores the payload of a secret without one, and the audit record, in one statement: of concurrent uploads one
+ * succeeds.
+ * @throws ApiError 409 when it has a payload, 404 when it was deleted
  */
 export async function storePayload(
   { database, keyring }: Service,
@@ -59,7 +60,7 @@ export async function storePayload(
     const sealed = await keyring.seal(projectId, bytes, payloadContext(id))
     return updatePayload(database, { id, contentType, sealed, actor })
   })
-  if (outcome === 'has payload') throw payloadStands()
+  if (outcome === 'has payload') throw payloadExists()
   if (outcome === 'gone') throw missing('Secret')
 }
 

@@ -4,7 +4,7 @@ import t, { type Test } from 'tap'
 import { runCommandLine } from '../../../controller/cli/program.js'
 import { connect } from '../../../controller/database/connection.js'
 import { linkRecords } from '../../../controller/key-manager/audit/linker.js'
-import { clean, tryCleaning } from '../../../controller/key-manager/housekeeping/clean.js'
+import { clean, previewCleaning } from '../../../controller/key-manager/housekeeping/clean.js'
 import { deleteExpiredSecrets } from '../../../controller/key-manager/housekeeping/expire.js'
 import { startKeyManagerHousekeeping } from '../../../controller/key-manager/housekeeping/housekeeping.js'
 import { purgeDeleted } from '../../../controller/key-manager/housekeeping/purge.js'
@@ -134,8 +134,8 @@ t.test('the clean command does exactly what it is asked for, and a dry run chang
 
   const asked = { minDays: 1, expired: true, unusedProjects: true }
   const wouldBe = { expired: 1, purged: { orders: 0, containers: 0, secrets: 1 }, projectKeys: 1 }
-  t.same(await tryCleaning(database, asked), wouldBe)
-  t.same(await tryCleaning(database, asked), wouldBe, 'a dry run changes nothing')
+  t.same(await previewCleaning(database, asked), wouldBe)
+  t.same(await previewCleaning(database, asked), wouldBe, 'a dry run changes nothing')
   t.match(await rowOf('secret', expired), { deleted_at: null })
 
   t.same(await clean(database, { minDays: 3, expired: false, unusedProjects: false }), {

@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import { Agent, request } from 'node:http'
 import t from 'tap'
-import { mayDo, type Policy } from '../../../controller/key-manager/rights.js'
+import { isPermitted, type Policy } from '../../../controller/key-manager/rights.js'
 import { FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
 import { routesOf } from '../../support/clients/routes.js'
@@ -164,7 +164,7 @@ t.test('the rules decide every case as the rights table does', async t => {
             for (const [route, operation] of keyManagerRoutes)
               for (const policy of POLICIES) {
                 cases++
-                if (mayDo(policy, operation, who, target) !== isAllowed(policy, route, what)) {
+                if (isPermitted(policy, operation, who, target) !== isAllowed(policy, route, what)) {
                   different.push(`${policy}: ${route} as ${JSON.stringify(what)}`)
                 }
               }

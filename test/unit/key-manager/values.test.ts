@@ -10,9 +10,9 @@ import { buildDocument, rootDocument, versionDocument } from '../../../controlle
 import { idInReference, isId, newId } from '../../../controller/key-manager/ids.js'
 import { trimmed } from '../../../controller/key-manager/input.js'
 import {
-  contentTypeOf,
   decodeBody,
   decodePayload,
+  parseContentType,
   servedType,
 } from '../../../controller/key-manager/secrets/content-types.js'
 import { parseExpiration, parseTime } from '../../../controller/key-manager/secrets/expiration.js'
@@ -83,7 +83,7 @@ t.test('payload types and encodings are recognised, decoded or refused', async t
     ['text/plain, */*', null],
     ['', null],
   ] as const) {
-    t.equal(contentTypeOf(text), type, text)
+    t.equal(parseContentType(text), type, text)
   }
   const bytes = fc.uint8Array({ minLength: 1 }).map(array => Buffer.from(array))
   fc.assert(

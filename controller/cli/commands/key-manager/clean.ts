@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option } from 'commander'
 import type { Database } from '../../../database/connection.js'
 import { type AuditRetention, BrokenAuditChain, countPrunable, pruneAudit } from '../../../key-manager/audit/prune.js'
-import { clean, tryCleaning } from '../../../key-manager/housekeeping/clean.js'
+import { clean, previewCleaning } from '../../../key-manager/housekeeping/clean.js'
 import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
 import { keyFiles, loadKeyManagerAuditKey } from '../../state-directory/keys.js'
@@ -35,7 +35,7 @@ async function cleanKeyManager(directory: string, options: CleanOptions): Promis
   }
   const database = openDatabase(instance, 'key_manager', 'clean')
   try {
-    const { expired, purged, projectKeys } = await (options.dryRun ? tryCleaning : clean)(database, cleaning)
+    const { expired, purged, projectKeys } = await (options.dryRun ? previewCleaning : clean)(database, cleaning)
     if (expired !== null) print(`Deleted expired secrets: ${expired}`)
     print(`Purged objects that were deleted more than ${cleaning.minDays} days ago:`)
     for (const [kind, count] of Object.entries(purged)) print(`  ${kind}: ${count}`)

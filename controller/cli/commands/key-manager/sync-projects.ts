@@ -6,7 +6,7 @@ import { externalIdentity } from '../../../identity/external/external-identity.j
 import { IdentityAway } from '../../../identity/external/identity-away.js'
 import { standingProjects } from '../../../identity/external/projects.js'
 import { eraseProject } from '../../../key-manager/erase-project.js'
-import { type HeldProject, heldProjects } from '../../../key-manager/held-projects.js'
+import { type HeldProject, listHeldProjects } from '../../../key-manager/held-projects.js'
 import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
 import { print, table } from '../../terminal.js'
@@ -39,7 +39,7 @@ export async function syncProjects(
   const database = openDatabase(instance, 'key_manager', 'key-manager sync-projects')
   try {
     // In this order, so that a project created in between does not look deleted.
-    const held = await heldProjects(database)
+    const held = await listHeldProjects(database)
     const existing = await existingProjects(
       instance,
       held.map(({ projectId }) => projectId),

@@ -2,7 +2,7 @@ import { requireFewSortKeys } from '../../../api/query.js'
 import { type Fragment, identifier, sql, trusted } from '../../../database/sql.js'
 import { badRequest } from '../../../http/errors.js'
 import { queryText } from '../../input.js'
-import type { Who } from '../../rights.js'
+import type { Requester } from '../../rights.js'
 import { parseTime } from '../../secrets/expiration.js'
 import { LIVE } from '../../secrets/secret.js'
 import { integerIn } from '../paging.js'
@@ -14,7 +14,7 @@ const MOST_DAYS = 3_000_000
  * Conditions over secrets (alias s): which ones a list shows. Pure. Filters that are empty count as not given.
  * @throws ApiError 400 for dates, days and bounds that make no sense
  */
-export function conditionsOf(query: URLSearchParams, who: Who): Fragment[] {
+export function conditionsOf(query: URLSearchParams, who: Requester): Fragment[] {
   const text = (name: string) => queryText(query, name)
   const like = (name: string, column: string): Fragment[] => {
     const pattern = text(name)
@@ -38,7 +38,7 @@ export function conditionsOf(query: URLSearchParams, who: Who): Fragment[] {
 }
 
 /** The project's secrets, or with acl_only those of any project whose ACL names the user. */
-function scopeOf(aclOnly: string | null, { userId, projectId }: Who): Fragment {
+function scopeOf(aclOnly: string | null, { userId, projectId }: Requester): Fragment {
   return aclOnly?.trim().toLowerCase() === 'true'
     ? sql`s.acl_users <> '{}' AND s.acl_users @> ARRAY[${userId}::text]`
     : sql`s.project_id = ${projectId}`

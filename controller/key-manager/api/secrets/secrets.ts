@@ -5,10 +5,10 @@ import { sql } from '../../../database/sql.js'
 import { ApiError, badRequest } from '../../../http/errors.js'
 import { recordAudit } from '../../audit/record.js'
 import { SECRET_CONSUMERS } from '../../consumers/secret-consumers.js'
-import { contentTypeOf, decodeBody, decodePayload, servedType } from '../../secrets/content-types.js'
+import { decodeBody, decodePayload, parseContentType, servedType } from '../../secrets/content-types.js'
 import { parseExpiration } from '../../secrets/expiration.js'
 import { findPayload, findSecret, newSecret, payloadContext, secretJson } from '../../secrets/secret.js'
-import { payloadStands, storePayload, storeSecret } from '../../secrets/store.js'
+import { payloadExists, storePayload, storeSecret } from '../../secrets/store.js'
 import { consumerRoutes } from '../consumers.js'
 import { type AllowOn, type ApiService, actorIn, type Call, route } from '../dialect.js'
 import { PAGE_PARAMETERS } from '../paging.js'
@@ -111,7 +111,7 @@ async function createSecret(service: ApiService, call: Call<z.output<typeof newS
 
 function payloadOf(payload: string, type: string | undefined, encoding: string | undefined, limit: number) {
   if (type === undefined) throw badRequest('A payload needs a payload_content_type.')
-  const contentType = contentTypeOf(type)
+  const contentType = parseContentType(type)
   if (contentType === null) throw badRequest(`The payload_content_type "${type}" is not supported.`)
   if (Buffer.byteLength(payload) > limit) throw new ApiError(413, `The payload is longer than ${limit} bytes.`)
   return { bytes: decodePayload(payload, contentType, encoding), contentType }
@@ -130,12 +130,12 @@ async function uploadPayload(service: ApiService, call: Call, allowOn: AllowOn):
     columns: sql`s.content_type IS NOT NULL AS "hasPayload"`,
   })
   allowOn(secret)
-  const contentType = contentTypeOf(call.header('Content-Type'))
+  const contentType = parseContentType(call.header('Content-Type'))
   if (contentType === null) throw new ApiError(415, 'The Content-Type is not one of those that payloads have.')
   refuseTransportKey(call.query.has('transport_key_id'))
   const body = await call.bytes(service.config.max_allowed_secret_in_bytes)
   if (body.length === 0) throw badRequest('There is no payload.')
-  if (secret.hasPayload) throw payloadStands()
+  if (secret.hasPayload) throw payloadExists()
   const bytes = decodeBody(body, contentType, call.header('Content-Encoding'))
   await storePayload(service, secret, { bytes, contentType }, actorIn(call))
   return { status: 204 }

@@ -1,5 +1,5 @@
 import { z } from 'zod'
-import { type ContentType, contentTypeOf } from '../../secrets/content-types.js'
+import { type ContentType, parseContentType } from '../../secrets/content-types.js'
 import { parseTime } from '../../secrets/expiration.js'
 import type { Order } from '../outcome.js'
 
@@ -35,6 +35,6 @@ export function keyMetaOf({ meta }: Order): OrderedKey {
   return {
     ...{ name, algorithm, bitLength, mode },
     expiration: expiration === null ? null : new Date(parseTime(expiration, 'The expiration')),
-    contentType: (type === undefined ? null : contentTypeOf(type)) ?? 'application/octet-stream',
+    contentType: (type === undefined ? null : parseContentType(type)) ?? 'application/octet-stream',
   }
 }

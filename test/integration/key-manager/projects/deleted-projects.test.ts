@@ -165,7 +165,7 @@ t.test('a project that exists again is not erased', async t => {
   await deleteProject(project)
   await identity.database('project').insert(row)
   const follower = await follow(t)
-  await follower.line('a deleted project is there again; it is not erased')
+  await follower.line('a deleted project exists again; not erasing it')
   await until('the project is no longer listed', async () => (await listed()).length === 0)
   t.same(follower.erased, [])
 })

@@ -19,7 +19,7 @@ import { startRabbitMq } from '../../../support/services/rabbitmq.js'
 import { until } from '../../../support/worlds/krater.js'
 
 const DELETED = 'identity.project.deleted'
-const CONNECTED = 'connected: following notifications'
+const CONNECTED = 'connected; consuming notifications'
 const ERASED = 'project erased'
 
 const [rabbit, keyManager] = await Promise.all([startRabbitMq(t), startTestKeyManager()])
@@ -137,7 +137,7 @@ t.test('other and unreadable notifications are acknowledged and change nothing',
     const before = listener.lines.length
     await publish(body, properties)
     const fresh = (line: LogLine) => listener.lines.indexOf(line) >= before
-    t.match(await listener.line('a notification that cannot be read is passed over', fresh), { reason, level: 40 })
+    t.match(await listener.line('ignoring a malformed notification', fresh), { reason, level: 40 })
   }
   await publish('')
   t.equal(await secretsOf(project), 2)
@@ -170,7 +170,7 @@ t.test('a failed erasure', async t => {
     const erase: EraseProject = () => Promise.reject(new Error('out of order'))
     const listener = await listen(t, { erase, settings: { allow_requeue: true } })
     await notify(DELETED, cadfPayload(project))
-    await listener.line('the project could not be erased; it is tried again')
+    await listener.line('could not erase the project; retrying')
     await listener.stop()
     t.equal(await waiting(), 1)
     await (await listen(t)).line(ERASED, erasedOf(project))
@@ -181,7 +181,7 @@ t.test('a failed erasure', async t => {
     const erase: EraseProject = () => Promise.reject(new Error('out of order'))
     const listener = await listen(t, { erase })
     await notify(DELETED, cadfPayload(project))
-    const sentence = 'the project could not be erased; `krater key-manager sync-projects` finds and erases it'
+    const sentence = 'could not erase the project; run `krater key-manager sync-projects` to erase it'
     t.match(await listener.line(sentence), { level: 50, projectId: project, err: { message: 'out of order' } })
     await listener.stop()
     t.equal(await waiting(), 0)
@@ -250,7 +250,7 @@ t.test('exchanges and queues', async t => {
   await t.test('over TLS the listener connects only to a broker whose certificate it trusts', async t => {
     const project = await projectWithSecrets()
     const doubtful = await listen(t, { url: rabbit.tlsUrl })
-    t.match(await doubtful.line('no connection to the message bus; trying again'), {
+    t.match(await doubtful.line('cannot connect to the message bus; retrying'), {
       err: { code: 'DEPTH_ZERO_SELF_SIGNED_CERT' },
     })
     await doubtful.stop()
@@ -262,7 +262,7 @@ t.test('exchanges and queues', async t => {
 
   await t.test('a wrong password is logged without its text, and stopping does not wait', async t => {
     const listener = await listen(t, { url: `amqp://key-manager:wrong-word@127.0.0.1:${rabbit.port}` })
-    t.match(await listener.line('no connection to the message bus; trying again'), {
+    t.match(await listener.line('cannot connect to the message bus; retrying'), {
       err: { code: 'ACCESS_REFUSED' },
     })
     await listener.stop()
@@ -353,7 +353,7 @@ t.test('the listener follows again after the broker is killed and restarted', as
   await notify(DELETED, cadfPayload(before))
   await listener.line(ERASED, erasedOf(before))
   await rabbit.kill()
-  await listener.line('no connection to the message bus; trying again')
+  await listener.line('cannot connect to the message bus; retrying')
   await rabbit.start()
   // Neither the exchange nor the queue was durable, so both are lost.
   await until('the listener reconnects', () => listener.lines.filter(({ msg }) => msg === CONNECTED).length === 2)

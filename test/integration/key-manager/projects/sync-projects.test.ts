@@ -5,7 +5,7 @@ import t from 'tap'
 import { type SyncOptions, syncProjects } from '../../../../controller/cli/commands/key-manager/sync-projects.js'
 import { connect } from '../../../../controller/database/connection.js'
 import { eraseProject } from '../../../../controller/key-manager/erase-project.js'
-import { heldProjects } from '../../../../controller/key-manager/held-projects.js'
+import { listHeldProjects } from '../../../../controller/key-manager/held-projects.js'
 import { tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { startIdentity } from '../../../support/worlds/identity.js'
@@ -19,7 +19,7 @@ t.teardown(() => rmSync(directory, { recursive: true, force: true }))
 const store = (project: string) =>
   keyManager.store({ payload: 'x', payload_content_type: 'text/plain' }, tokenOf('creator', project))
 
-const held = async () => (await heldProjects(keyManager.database)).map(({ projectId }) => projectId)
+const held = async () => (await listHeldProjects(keyManager.database)).map(({ projectId }) => projectId)
 
 /** Runs the command. @returns its output, with the error if it fails */
 async function sync(options: SyncOptions, settings: Record<string, unknown> = {}): Promise<string> {
@@ -97,7 +97,7 @@ t.test('every project that owns something is found, and the service’s own keys
   await keyManager.database('project_quota').insert({ project_id: only })
   t.same(await held(), [...before, only].sort())
   t.match(
-    (await heldProjects(keyManager.database)).find(({ projectId }) => projectId === only),
+    (await listHeldProjects(keyManager.database)).find(({ projectId }) => projectId === only),
     { secrets: 0, containers: 0, orders: 0 },
   )
   const consumer = 'c0ffee00000000000000000000000002'
