@@ -7,9 +7,9 @@ import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
-// The benchmarks write their table themselves.
+// The benchmarks print their tables themselves.
 await runScript(async () => {
-  const signal = interruption('what the benchmarks have made')
+  const signal = interruption('the files of the benchmarks')
   const directory = createRunDirectory()
   try {
     const [{ program }] = await bundleTests(
@@ -21,7 +21,7 @@ await runScript(async () => {
       env: { TMPDIR: directory, KRATER_TEST_DIRECTORY: directory },
       stdio: 'inherit',
     })
-    if (code !== 0 && !signal.aborted) throw new Failure(`The benchmarks ended with status ${code}.`)
+    if (code !== 0 && !signal.aborted) throw new Failure(`The benchmarks exited with status ${code}.`)
   } finally {
     rmSync(directory, { recursive: true, force: true })
   }

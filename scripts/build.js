@@ -4,15 +4,15 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const dist = join(root, 'dist')
-/** npm writes the last one whenever it changes a package. */
+/** npm writes .package-lock.json whenever it changes a package. */
 const SOURCES = [
   ...['controller', 'amphora-agent', 'templates', 'scripts/build.js', 'package.json'],
   'node_modules/.package-lock.json',
 ]
-/** A command that started just before a build still loads the chunks of the build before. */
+/** Keep the chunks of the previous build: a command that started just before this build still loads them. */
 const KEEP_CHUNKS_MS = 3_600_000
 const RESULTS = ['krater.js', 'agent.js']
-/** CommonJS packages inside an ES module bundle need a require of their own. */
+/** CommonJS packages in an ES module bundle need a `require`. */
 const REQUIRE = {
   js: "import { createRequire as requireFrom } from 'node:module'\nconst require = requireFrom(import.meta.url)",
 }
@@ -33,14 +33,15 @@ function newestIn(path) {
 }
 
 /**
- * Bundles the controller (commands are loaded when they are needed) and the agent (one file with everything in it).
- * Built aside and moved into place, the entry points last, so that a service started at any instant finds a whole.
+ * Bundles the controller (with commands in chunks that are loaded on demand) and the agent (one self-contained file).
+ * Builds in a temporary directory and moves the entry points last, so that a service that starts at any moment finds a
+ * complete build.
  */
 export async function build() {
   const { build: bundle } = await import('esbuild')
-  const aside = join(dist, `.building-${process.pid}`)
-  mkdirSync(aside, { recursive: true })
-  const common = { bundle: true, platform: 'node', target: 'node20', format: 'esm', logLevel: 'silent', outdir: aside }
+  const outdir = join(dist, `.building-${process.pid}`)
+  mkdirSync(outdir, { recursive: true })
+  const common = { bundle: true, platform: 'node', target: 'node20', format: 'esm', logLevel: 'silent', outdir }
   try {
     await Promise.all([
       bundle({
@@ -63,30 +64,30 @@ export async function build() {
         banner: REQUIRE,
       }),
     ])
-    // Whatever the umask: amphorae read it, and their root is not the host's.
-    chmodSync(join(aside, 'agent.js'), 0o644)
-    putInPlace(aside)
+    // Amphorae, whose root is not the host's, must be able to read it whatever the umask.
+    chmodSync(join(outdir, 'agent.js'), 0o644)
+    moveIntoPlace(outdir)
   } finally {
-    rmSync(aside, { recursive: true, force: true })
+    rmSync(outdir, { recursive: true, force: true })
   }
 }
 
 /**
- * Packages go into the bundle: as hundreds of small files they would take a third of the time that a process needs to start. Outside stay those with
- * parts that are compiled for a machine, and what knex would ask for if it talked to another database.
+ * Packages that stay outside the bundle: those with native code, and the drivers that knex imports for other databases.
+ * All others are bundled: as hundreds of small files, they would take a third of a process's start time.
  */
 export function packagesOutside() {
   const drivers = ['better-sqlite3', 'mariadb', 'mysql', 'mysql2', 'oracledb', 'pg-query-stream', 'sqlite3', 'tedious']
   return { external: ['pkcs11js', 'ssh2', 'pg-native', ...drivers], banner: REQUIRE }
 }
 
-function putInPlace(aside) {
-  const made = readdirSync(aside).sort((a, b) => Number(RESULTS.includes(a)) - Number(RESULTS.includes(b)))
-  for (const name of made) renameSync(join(aside, name), join(dist, name))
+function moveIntoPlace(outdir) {
+  const built = readdirSync(outdir).sort((a, b) => Number(RESULTS.includes(a)) - Number(RESULTS.includes(b)))
+  for (const name of built) renameSync(join(outdir, name), join(dist, name))
   for (const name of readdirSync(dist)) {
     const path = join(dist, name)
     const isOld = Date.now() - statSync(path).mtimeMs > KEEP_CHUNKS_MS
-    const isUnused = name.startsWith('.building-') || (name.startsWith('chunk-') && !made.includes(name))
+    const isUnused = name.startsWith('.building-') || (name.startsWith('chunk-') && !built.includes(name))
     if (isUnused && isOld) rmSync(path, { recursive: true, force: true })
   }
 }

@@ -6,11 +6,11 @@ import { packagesOutside } from './build.js'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
 /**
- * Makes a program of each test file; what it imports from the sources is in chunks that all share. A test process starts with them in half
- * the time that it takes to load the sources one by one.
+ * Bundles each test file into a program; all programs share chunks with the sources that they import. A test process
+ * starts in half the time that loading the sources one by one takes.
  * @param files relative to the root
- * @param directory of the run, with a link to node_modules
- * @returns the file and its program, of each
+ * @param directory the run's directory, with a link to node_modules
+ * @returns each file with its program
  */
 export async function bundleTests(files, directory) {
   const { build } = await import('esbuild')
@@ -26,31 +26,31 @@ export async function bundleTests(files, directory) {
   return files.map(file => ({ file, program: join(programs, file.replace(/\.ts$/, '.mjs')) }))
 }
 
-/** Those of the tests stay outside: tap is one for all, and the others are used by few. */
+/** The packages of the tests stay outside the bundle: all tests must share one tap, and few use the others. */
 function packages() {
   const { external, banner } = packagesOutside()
   const { dependencies, devDependencies } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'))
   return { external: [...external, ...Object.keys({ ...dependencies, ...devDependencies })], banner }
 }
 
-/** What t.testdir() of the run's programs has made and not removed: tap names it after the whole path of the program. */
+/** The directories that t.testdir() created in this run and did not remove. Tap names them after the program's path. */
 export function testDirectories(directory) {
   const all = join(root, '.tap/fixtures')
   const names = existsSync(all) ? readdirSync(all) : []
   return names.filter(name => name.includes(`-${basename(directory)}-`)).map(name => join(all, name))
 }
 
-/** Parts of import.meta that tell where a source stands. */
+/** Parts of import.meta that hold a source's location. */
 const PLACES = ['dirname', 'filename', 'url']
 const nameOf = place => `__source_${place}`
 
-/** What a source says of its own place stays true in a program that stands elsewhere. */
+/** Keeps import.meta of each source correct in a program that is located elsewhere. */
 function keepPlaces({ onLoad }) {
   onLoad({ filter: /\.ts$/ }, ({ path }) => {
     if (relative(root, path).startsWith('node_modules')) return undefined
     const places = { dirname: dirname(path), filename: path, url: pathToFileURL(path).href }
     const constants = PLACES.map(place => `const ${nameOf(place)} = ${JSON.stringify(places[place])};`)
-    // On the first line, so that all lines keep their numbers.
+    // On the first line, so that line numbers stay the same.
     return { contents: constants.join('') + readFileSync(path, 'utf8'), loader: 'ts' }
   })
 }

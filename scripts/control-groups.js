@@ -4,9 +4,10 @@ import { join } from 'node:path'
 const CONTROLLERS = ['memory', 'cpu', 'cpuacct', 'pids']
 
 /**
- * A control group for a sandbox in each hierarchy that limits memory, processors or processes: in the sandbox it is the root of that hierarchy, so what
- * is made below it goes with `remove`, however the sandbox ended, and after a `kill -9` with the next sandbox. None where the machine does not
- * permit it.
+ * Creates a control group for a sandbox in each hierarchy that limits memory, processors or processes. In the
+ * sandbox, the group is the root of that hierarchy, so `remove` also removes every group created below it,
+ * however the sandbox ended; after a `kill -9`, the next sandbox removes them. Creates no group where the
+ * machine does not permit it.
  */
 export function createControlGroups() {
   const groups = hierarchies().flatMap(hierarchy => {
@@ -20,10 +21,10 @@ export function createControlGroups() {
     }
   })
   return {
-    /** Words before those of a program: it then starts in the groups. */
+    /** A command line prefix that starts a program in the groups. */
     join: ['bash', '-c', JOIN, 'join', String(groups.length), ...groups.map(({ group }) => group)],
-    /** Shell lines that mount the hierarchies, for a process with a namespace of control groups of its own. */
-    mounts: (groups.some(({ type }) => type === 'cgroup') ? PLACE_OF_MANY : '') + groups.map(mountLines).join(''),
+    /** Shell lines that mount the hierarchies, for a process in its own control group namespace. */
+    mounts: (groups.some(({ type }) => type === 'cgroup') ? VERSION_1_MOUNT : '') + groups.map(mountLines).join(''),
     remove: () => {
       for (const { group } of groups) removeTree(group)
     },
@@ -32,13 +33,13 @@ export function createControlGroups() {
 
 const PREFIX = 'krater-sandbox-'
 
-/** Its sandbox's process is gone. */
+/** Whether the process of the group's sandbox no longer exists. */
 const isAbandoned = name => name.startsWith(PREFIX) && !existsSync(`/proc/${name.slice(PREFIX.length)}`)
 
 const JOIN = `for ((left = $1; left > 0; left--)); do shift; echo 0 >"$1/cgroup.procs"; done; shift; exec "$@"`
 
-/** Where the hierarchies of version 1 are mounted side by side. */
-const PLACE_OF_MANY = 'mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup\n'
+/** Mounts the directory that holds the mounts of the version 1 hierarchies. */
+const VERSION_1_MOUNT = 'mount -t tmpfs -o mode=755 tmpfs /sys/fs/cgroup\n'
 
 function hierarchies() {
   const mounts = readFileSync('/proc/self/mounts', 'utf8').split('\n')
@@ -50,7 +51,10 @@ function hierarchies() {
   })
 }
 
-/** Version 2 lets a group with processes in it hand no controller down, so the sandbox's own go into one beside those that tests make. */
+/**
+ * In version 2, a group that contains processes cannot pass controllers to its children, so the sandbox's own
+ * processes go into a group beside those that tests create.
+ */
 const mountLines = ({ path, type, options }) => `
 mkdir -p ${path}
 mount -t ${type} -o ${options} ${type} ${path}

@@ -31,7 +31,7 @@ export const TEST_PACKAGES = [
 ]
 export const BENCH_PACKAGES = ['nginx-light', 'wrk']
 
-/** Units that these packages would have started at the next boot; ours run below `krater up` only. */
+/** Units that these packages would start at the next boot. Krater runs these programs itself. */
 const UNITS_OF = {
   haproxy: ['haproxy'],
   keepalived: ['keepalived'],
@@ -39,13 +39,13 @@ const UNITS_OF = {
   postgresql: ['postgresql'],
   nftables: ['nftables'],
   'nginx-light': ['nginx'],
-  // Erlang's port mapper comes with it.
+  // It brings Erlang's port mapper.
   'rabbitmq-server': ['rabbitmq-server', 'epmd'],
 }
 
 const FORMAT = `\${Package} \${db:Status-Status}\n`
 
-/** Those of the packages that dpkg does not know as installed. */
+/** The packages that are not installed, according to dpkg. */
 export function missingPackages(packages) {
   const { stdout, error } = spawnSync('dpkg-query', ['-W', '-f', FORMAT, ...packages], {
     encoding: 'utf8',
@@ -53,7 +53,7 @@ export function missingPackages(packages) {
   })
   if (error !== undefined) {
     throw new Failure(
-      `dpkg-query cannot be run (${error.message}): Krater installs what it needs on Debian 12 and its relatives. Elsewhere install by hand: ${packages.join(' ')}`,
+      `Cannot run dpkg-query (${error.message}). Krater installs its packages only on Debian 12 and its relatives. Elsewhere, install these yourself: ${packages.join(' ')}`,
     )
   }
   const installed = new Set(
@@ -66,8 +66,8 @@ export function missingPackages(packages) {
 }
 
 /**
- * Installs packages with one apt-get call. No service of theirs is started by the installation or enabled for the next boot; services
- * that were there before stay as they are.
+ * Installs packages with one apt-get call. Neither starts their services nor enables them for the next boot.
+ * Services that were installed before stay unchanged.
  */
 export async function installPackages(packages, { logFile, report }) {
   const apt = (args, seconds) =>
@@ -90,14 +90,13 @@ export async function installPackages(packages, { logFile, report }) {
       900,
     )
     if (install.code === 0) return
-    // Old package lists make the installation fail with "not found": the first reason is then the update's.
+    // With old package lists, the installation fails with "not found": report the failed update as the cause.
     throw update.code === 0
       ? failureOf('apt-get install', install, logFile)
       : failureOf('apt-get update', { ...update, tail: `${update.tail}\n${install.tail}` }, logFile)
   })
   const still = missingPackages(packages)
-  if (still.length > 0)
-    throw new Failure(`apt-get ended well, but these packages are not installed: ${still.join(' ')}`)
+  if (still.length > 0) throw new Failure(`apt-get succeeded, but these packages are not installed: ${still.join(' ')}`)
 }
 
 const isKnown = unit => existsSync(`/etc/init.d/${unit}`) || existsSync(`/lib/systemd/system/${unit}.service`)
@@ -111,40 +110,40 @@ function disableAtBoot(units) {
 }
 
 const POLICY = '/usr/sbin/policy-rc.d'
-const KEPT = `${POLICY}.before-krater`
+const SAVED_POLICY = `${POLICY}.before-krater`
 const MARK = '# made by krater while it installs packages'
 
 /**
- * Runs `work` while Debian's packages may not start services (policy-rc.d). The former policy comes back afterwards, also on Ctrl-C; a
- * policy that a killed run left behind is taken away by the next one.
+ * Runs `work` with a policy-rc.d that forbids Debian's packages to start services. Restores the former policy
+ * afterwards, also on Ctrl-C. After a kill, the next run restores it.
  */
 async function withServicesHeldBack(newUnits, work) {
   restorePolicy()
   if (!forbidsStarting()) {
-    if (isThere(POLICY)) renameSync(POLICY, KEPT)
+    if (pathExists(POLICY)) renameSync(POLICY, SAVED_POLICY)
     writeFileSync(POLICY, `#!/bin/sh\n${MARK}\nexit 101\n`)
     chmodSync(POLICY, 0o755)
   }
-  // apt-get, in the same process group, hears Ctrl-C as well and ends; its end goes the way of every failure.
-  const wait = () => undefined
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, wait)
+  // Ctrl-C also reaches apt-get, in the same process group. It exits, which is then handled like any other failure.
+  const ignore = () => undefined
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, ignore)
   try {
     await work()
   } finally {
     disableAtBoot(newUnits)
     restorePolicy()
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.removeListener(signal, wait)
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.removeListener(signal, ignore)
   }
 }
 
-/** Takes away a policy of ours, whoever left it, and puts back the one that was there before. */
+/** Removes a policy that this or an earlier run created, and restores the one from before. */
 export function restorePolicy() {
-  if (isThere(POLICY) && !lstatSync(POLICY).isSymbolicLink() && readFileSync(POLICY, 'utf8').includes(MARK))
+  if (pathExists(POLICY) && !lstatSync(POLICY).isSymbolicLink() && readFileSync(POLICY, 'utf8').includes(MARK))
     rmSync(POLICY)
-  if (isThere(KEPT) && !isThere(POLICY)) renameSync(KEPT, POLICY)
+  if (pathExists(SAVED_POLICY) && !pathExists(POLICY)) renameSync(SAVED_POLICY, POLICY)
 }
 
-function isThere(path) {
+function pathExists(path) {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined
 }
 

@@ -16,9 +16,9 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const logFile = join(root, 'prepare.log')
 
 /**
- * Installs and builds what is missing, and only that; says nothing when all is there.
- * @param withTests also what the tests need
- * @param withBenchmarks and what the benchmarks need
+ * Installs and builds only what is missing. Prints nothing if nothing is missing.
+ * @param withTests also installs what the tests need
+ * @param withBenchmarks also installs what the benchmarks need
  */
 export async function prepare({ withTests = false, withBenchmarks = false } = {}) {
   checkMachine()
@@ -41,13 +41,13 @@ function checkMachine() {
   if (process.platform !== 'linux') throw new Failure(`Krater runs on Linux only; this is ${process.platform}.`)
   if (process.getuid() !== 0) {
     throw new Failure(
-      'Krater needs root: it makes network namespaces, runs PostgreSQL under an account of its own and installs Debian packages. Run the same command with sudo.',
+      'Krater needs root: it creates network namespaces, runs PostgreSQL as the postgres account and installs Debian packages. Run the same command with sudo.',
     )
   }
 }
 
 function nodeModulesAreFresh(withTests) {
-  // npm writes this file last, so a broken-off installation has none.
+  // npm writes this file last, so an interrupted installation has none.
   const installed = join(root, 'node_modules/.package-lock.json')
   if (withTests && !hasTestPackages()) return false
   return existsSync(installed) && statSync(installed).mtimeMs >= statSync(join(root, 'package-lock.json')).mtimeMs
@@ -56,11 +56,11 @@ function nodeModulesAreFresh(withTests) {
 const hasTestPackages = () => existsSync(join(root, 'node_modules/tap/package.json'))
 
 async function installNodeModules(withTests, report) {
-  // Not `npm ci`: it refuses a lock file without the packages of platforms that the registry at hand does not offer. The
-  // versions and checksums of the lock file count all the same, and it is not rewritten.
+  // Not `npm ci`: it rejects a lock file that lacks packages of platforms which the registry in use does not offer.
+  // `npm install` uses the versions and checksums of the lock file, too, and with --no-save does not rewrite it.
   const retries = ['--fetch-retries=2', '--fetch-retry-mintimeout=500', '--fetch-retry-maxtimeout=2000']
   const args = ['install', '--no-save', '--no-audit', '--no-fund', '--loglevel=http', ...retries]
-  // What the tests need is left out where nobody asked for it, and never taken away.
+  // Omit what only the tests need, unless it is requested or already installed: never remove it.
   const all = withTests || hasTestPackages()
   const result = await runLogged('npm', all ? args : [...args, '--omit=dev'], {
     logFile,

@@ -4,19 +4,19 @@ import { appendFileSync, readFileSync } from 'node:fs'
 const terminal = process.stdout.isTTY === true
 const started = Date.now()
 
-/** A failure that is told in its own words, without a stack. */
+/** A failure that is reported by its message, without a stack. */
 export class Failure extends Error {}
 
 const elapsed = () => `${((Date.now() - started) / 1000).toFixed(1).padStart(6)} s`
 
-/** One line of progress with the time since the start. */
+/** Prints a line of progress with the time since the start. */
 export function say(text) {
   process.stdout.write(`${elapsed()}  ${text}\n`)
 }
 
 /**
- * Shows `text` while `work` runs: a line that counts on a terminal, a line now and then elsewhere. What `work` reports
- * by its argument is shown beside it.
+ * Shows `text` while `work` runs: on a terminal, one line with a running time; elsewhere, a line every 15 s.
+ * Shows beside it what `work` reports through its argument.
  */
 export async function step(text, work) {
   const begun = Date.now()
@@ -48,8 +48,8 @@ export async function step(text, work) {
 }
 
 /**
- * Runs a program with its output in a log file, its last line as progress.
- * @returns {Promise<{code: number, tail: string}>} the exit status (128 + n for a signal) and the last lines of its output
+ * Runs a program, appends its output to a log file, and reports the last line as progress.
+ * @returns {Promise<{code: number, tail: string}>} the exit status (128 + n for a signal) and the last lines of output
  */
 export function runLogged(program, args, { logFile, env = {}, cwd, seconds, report = () => {} }) {
   return new Promise((resolve, reject) => {
@@ -69,7 +69,7 @@ export function runLogged(program, args, { logFile, env = {}, cwd, seconds, repo
     }, seconds * 1000)
     child.on('error', error => {
       clearTimeout(limit)
-      reject(new Failure(`${program} cannot be started: ${error.message}`))
+      reject(new Failure(`Cannot start ${program}: ${error.message}`))
     })
     child.on('close', (code, signal) => {
       clearTimeout(limit)
@@ -83,34 +83,40 @@ const UNREACHABLE =
   /Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|Connection timed out|Network is unreachable|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT/
 const PROXY = /407 |Proxy Authentication|tunneling socket could not be established|Invalid response from proxy/i
 
-/** The sentence for a program that failed: why, when that can be told from its words, those words, and where the whole of them is. */
+/**
+ * The failure of a program: the reason, if its output shows one, the last lines of the output, and the path of
+ * the log.
+ */
 export function failureOf(what, { code, tail }, logFile) {
   let reason = `${what} failed (exit status ${code}).`
   if (PROXY.test(tail)) {
-    reason = `${what} failed: the proxy refused. Look at http_proxy and https_proxy in the environment.`
+    reason = `${what} failed: the proxy refused the connection. Check http_proxy and https_proxy in the environment.`
   } else if (UNREACHABLE.test(tail)) {
-    reason = `${what} failed: the package server cannot be reached. This step needs the network; behind a proxy set http_proxy and https_proxy.`
+    reason = `${what} failed: the package server cannot be reached. This step needs the network; behind a proxy, set http_proxy and https_proxy.`
   } else if (/No space left on device|ENOSPC/.test(tail)) {
     reason = `${what} failed: the disk is full.`
   } else if (/Could not get lock|is held by process/.test(tail)) {
-    reason = `${what} failed: another package manager is running. Try again when it has ended.`
+    reason = `${what} failed: another package manager is running. Try again when it has finished.`
   }
-  return new Failure(`${reason}\nThe last lines of its output:\n${tail.replace(/^/gm, '  ')}\nAll of it: ${logFile}`)
+  return new Failure(`${reason}\nThe last lines of output:\n${tail.replace(/^/gm, '  ')}\nThe full log: ${logFile}`)
 }
 
-/** Runs a script's main function: failures are told in a sentence, bugs with their stack; both end with exit status 1, unless the main function was interrupted. */
+/**
+ * Runs a script's main function. Prints the message of a Failure, the stack of any other error, and sets exit
+ * status 1, unless interrupted.
+ */
 export async function runScript(main) {
   try {
     await main()
   } catch (error) {
-    // What fails because of an interruption is no news.
+    // An interruption makes things fail; do not report that.
     if (process.exitCode > 128) return
     process.stderr.write(`\n${error instanceof Failure ? error.message : (error?.stack ?? error)}\n`)
     process.exitCode = 1
   }
 }
 
-/** The last `count` lines of a file, '' when there is none. */
+/** The last `count` lines of a file; '' if there is no file. */
 export function tailOf(path, count) {
   try {
     return readFileSync(path, 'utf8').trimEnd().split('\n').slice(-count).join('\n')

@@ -9,7 +9,7 @@ import { Failure, say } from './progress.js'
 
 const NAMESPACES = ['--pid', '--mount', '--net', '--ipc', '--cgroup', '--fork', '--kill-child', '--mount-proc']
 
-const FURNISH = `
+const SETUP = `
 mount -t sysfs sysfs /sys
 mkdir -p /run/netns
 mount -t tmpfs -o mode=755 tmpfs /run/netns
@@ -17,22 +17,26 @@ mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 ip link set lo up
 `
 
-/** Process 1 of the sandbox: it collects the orphans, so it stays until the program has ended. It has no words on how that was. */
-const init = mounts => `${FURNISH}${mounts}
+/**
+ * Process 1 of the sandbox, which reaps orphans until the program exits. It prints nothing about how the
+ * program exited.
+ */
+const init = mounts => `${SETUP}${mounts}
 exec 3>&2 2>/dev/null
 "$@" 2>&3 3>&-
 exit
 `
 
 /**
- * Runs a program as root in namespaces and control groups of its own: processes, network and named network namespaces, mounts, shared memory. The kernel ends all of
- * that, whatever the program has started, when the program ends, when `signal` aborts, and when this process dies, even by SIGKILL. A Ctrl-C in the
- * terminal reaches this process only. Files are the machine's.
+ * Runs a program as root in its own namespaces and control groups: processes, network and named network
+ * namespaces, mounts, shared memory. The kernel ends all of this, with everything that the program started,
+ * when the program exits, when `signal` aborts, and when this process dies, even by SIGKILL. A Ctrl-C in the
+ * terminal reaches only this process. The sandbox shares the machine's files.
  * @param words the program and its arguments
- * @param options.signal ends it at once
- * @param options.env what its environment has beside ours, of which it does not get the settings of a Krater or of a cloud
- * @param options.onStart is given the child, whose streams are the program's
- * @returns {Promise<number>} the exit status (128 + n for a signal), when nothing of it runs any more and its output has been read
+ * @param options.signal ends the sandbox at once
+ * @param options.env added to this process's environment, without its settings of a Krater or of a cloud
+ * @param options.onStart called with the child, whose streams are the program's
+ * @returns {Promise<number>} the exit status (128 + n for a signal), once nothing runs any more and all output is read
  * @throws Failure when this machine permits no sandbox
  */
 export async function runInSandbox(words, { signal, onStart = () => {}, env = {}, ...options }) {
@@ -61,24 +65,27 @@ export async function runInSandbox(words, { signal, onStart = () => {}, env = {}
   return code ?? 137
 }
 
-/** What is for the tests themselves stays. */
+/** Keeps variables that are for the tests themselves. */
 const withoutSettings = environment =>
   Object.fromEntries(Object.entries(environment).filter(([name]) => !/^(OS|KRATER(?!_(TEST|UPDATE)))_/.test(name)))
 
-/** Makes one for nothing: the exit status of one that runs a program does not tell whose it is. @throws Failure saying what is not permitted */
+/**
+ * Creates an empty sandbox: the exit status of a sandbox with a program does not show which of the two failed.
+ * @throws Failure that says what is not permitted
+ */
 function trySandbox() {
-  const words = [...NAMESPACES, 'bash', '-ec', FURNISH]
+  const words = [...NAMESPACES, 'bash', '-ec', SETUP]
   const { status, error, stderr } = spawnSync('unshare', words, { encoding: 'utf8', timeout: 20_000 })
   if (status === 0) return
   const why = error?.message ?? stderr.trim()
   throw new Failure(
-    `The sandbox cannot be made: ${why}\nIt needs namespaces and mounts; inside a container that takes --privileged.`,
+    `Cannot create the sandbox: ${why}\nIt needs namespaces and mounts; in a container, this takes --privileged.`,
   )
 }
 
 /**
- * A directory for all that a run writes. Programs in it find the packages, and the postgres account may pass through. Its name is short, for paths of
- * sockets end after 107 bytes.
+ * Creates a directory for everything that a run writes. Programs in it find the packages, and the postgres account can
+ * enter it. Its name is short, because the path of a socket has at most 107 bytes.
  */
 export function createRunDirectory() {
   const directory = mkdtempSync(join(tmpdir(), 'krt-'))
@@ -88,14 +95,15 @@ export function createRunDirectory() {
 }
 
 /**
- * From now on SIGINT, SIGTERM and SIGHUP do not end this process but abort what it gets here, and the exit status tells of them.
- * @param what is removed then, in words
+ * Makes SIGINT, SIGTERM and SIGHUP abort the returned signal instead of ending this process, and sets the exit
+ * status to 128 + n.
+ * @param what noun phrase for what is removed then
  * @returns {AbortSignal}
  */
 export function interruption(what) {
   const controller = new AbortController()
   for (const name of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(name, () => controller.abort(name))
-  // A terminal that is gone is no reason to leave anything behind.
+  // A closed terminal must not prevent the clean-up.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {})
   controller.signal.addEventListener('abort', () => {
     say(`Interrupted; removing ${what} ...`)
@@ -104,13 +112,13 @@ export function interruption(what) {
   return controller.signal
 }
 
-/** The oldest: of unshare process 1 of the sandbox, of that one the program. */
+/** The oldest child: for unshare, process 1 of the sandbox; for that process, the program. */
 function firstChildOf(pid) {
   const [child] = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean)
   return child === undefined ? undefined : Number(child)
 }
 
-/** Does what may come too late: when the process that it is about has ended. */
+/** Runs `work` and ignores its failure if the process in question has already exited. */
 function unlessEnded(work) {
   try {
     work()

@@ -1,19 +1,19 @@
 import { Parser } from 'tap-parser'
 
 /**
- * Reads what tap prints, and tells of it: one line per file, and above that line, every assertion in the file that failed, with its path of
- * subtest names and what tap says of it. A subtest that failed only because of something inside it is left out.
+ * Parses tap's output and reports one line per file, preceded by every failed assertion in the file with its path of
+ * subtest names and tap's diagnostic. Omits a subtest that failed only because of an assertion inside it.
  * @param {object} options
- * @param {(line: string) => void} options.say is given the line of each file
- * @param {(text: string) => void} options.print is given the lines of each failure
- * @returns `write` takes the next piece of the output; `soFar` counts the assertions in it; `end` takes no more output, and returns the
- * counts of all assertions, or null when the tests did not come to their end
+ * @param {(line: string) => void} options.say gets the line of each file
+ * @param {(text: string) => void} options.print gets the lines of each failure
+ * @returns `write` takes the next piece of the output; `soFar` counts the assertions in it; `end` ends the output and
+ * returns the counts of all assertions, or null when the tests did not finish
  */
 export function createReport({ say, print }) {
   const counts = { passed: 0, failed: 0, skipped: 0, todo: 0 }
   let ended = false
   const parser = new Parser()
-  /** The lines of what was said last about an assertion, as they are: what the parser makes of them cannot be printed in the same way. */
+  /** The raw lines of the last diagnostic. The parser's result could not be printed in the same form. */
   let diagnostic = []
   const follow = one => {
     let lines = []

@@ -5,14 +5,15 @@ import t from 'tap'
 import { testDirectories } from './bundle-tests.js'
 
 /**
- * Runs test programs side by side in the sandbox, each in a process of its own, and prints what all of them say. They share a PostgreSQL in
- * KRATER_TEST_DIRECTORY. Whatever they leave in the sandbox or below TMPDIR is a failure. Arguments: pairs of a file's name and its program.
+ * Runs test programs in parallel in the sandbox, each in its own process, and prints their output. They share a
+ * PostgreSQL in KRATER_TEST_DIRECTORY. Anything they leave in the sandbox or below TMPDIR is a failure.
+ * Arguments: pairs of a file's name and its program.
  */
 
-/** More than two cores have to do, for many tests wait: for leases, restarts, health checks. */
+/** More than the two cores of a small machine, because many tests wait: for leases, restarts, health checks. */
 const JOBS = 3
 const LIMIT_SECONDS = 600
-/** What was told to end may take a moment. */
+/** Processes that were told to end may need a moment. */
 const GRACE_MS = 3_000
 
 const { KRATER_TEST_DIRECTORY: directory, TMPDIR: temporary } = process.env
@@ -25,14 +26,14 @@ const cluster = await startCluster({
 })
 
 t.jobs = JOBS
-// Each file has its limit, the whole has none.
+// Each file has a time limit, the whole run has none.
 t.setTimeout(0)
 const env = { ...process.env, TAP_TIMEOUT: String(LIMIT_SECONDS) }
 const [, , ...words] = process.argv
 const runs = []
 for (let index = 0; index < words.length; index += 2) {
   const [name, program] = words.slice(index, index + 2)
-  // The hooks that tap gives to what it starts serve its coverage only, and slow every import down.
+  // Tap passes hooks to its children that serve only coverage and slow down every import.
   const node = ['-u', 'NODE_OPTIONS', process.execPath, '--enable-source-maps', program]
   runs.push(t.spawn('env', node, { name, buffered: true, timeout: LIMIT_SECONDS * 1000, env }))
 }
@@ -46,7 +47,7 @@ t.test('nothing is left behind', async t => {
   t.pass('looked')
 })
 
-/** All that is in the sandbox apart from this process, in words. */
+/** Describes everything in the sandbox except this process. */
 function inventory() {
   const processes = readdirSync('/proc').filter(
     name => /^\d+$/.test(name) && !['1', String(process.pid)].includes(name),
@@ -62,7 +63,7 @@ function inventory() {
   ]
 }
 
-/** @returns none when it has ended */
+/** @returns an empty list when the process has exited */
 function describeProcess(pid) {
   try {
     const words = readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0').join(' ').trim()
@@ -72,7 +73,10 @@ function describeProcess(pid) {
   }
 }
 
-/** Those of amphorae. A mount of the machine that is out of sight here leads nowhere; the groups of sandboxes inside go with this one. */
+/**
+ * The control groups of amphorae. Skips mounts of the machine that are not visible here, and the groups of nested
+ * sandboxes, which are removed with this one.
+ */
 function controlGroups() {
   const roots = linesOf('/proc/self/mounts')
     .map(line => line.split(' '))

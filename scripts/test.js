@@ -9,7 +9,7 @@ import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const record = join(root, 'test.log')
-/** They start before the others, so that none of them is left alone at the end. */
+/** The longest tests start first, so that none of them runs alone at the end. */
 const LONG = ['end-to-end/crash', 'end-to-end/failover', 'unit/provider/plan-failover'].map(
   name => `test/${name}.test.ts`,
 )
@@ -20,25 +20,25 @@ await runScript(async () => {
   restorePolicy()
   await prepare({ withTests: true })
   const files = testFiles(process.argv.slice(2))
-  const signal = interruption('what the tests have made')
+  const signal = interruption('the files of the tests')
   const directory = createDirectory()
   try {
     const tests = await bundleTests(files, directory)
     const { code, counts, soFar } = await runTests(tests, directory, signal)
     copyFileSync(recordIn(directory), record)
     if (signal.aborted) {
-      say(`Interrupted: ${soFar.passed} passed, ${soFar.failed} failed so far; their record: ${record}`)
+      say(`Interrupted: ${soFar.passed} passed, ${soFar.failed} failed so far; their log: ${record}`)
       return
     }
-    if (counts === null) throw new Failure(`The tests ended with status ${code} before they were counted: ${record}`)
+    if (counts === null) throw new Failure(`The tests exited with status ${code} before they finished: ${record}`)
     if (counts.passed + counts.failed === 0) throw new Failure('No test ran.')
     const found = await findCanary(directory)
     if (found.length === 0) counts.passed++
     else counts.failed++
-    for (const place of found) say(`FAILED  the payload of the tests' secrets stands in clear: ${place}`)
+    for (const place of found) say(`FAILED  the payload of the tests' secrets is there in clear text: ${place}`)
     const { passed, failed, skipped, todo } = counts
     const other = `${skipped > 0 ? `, ${skipped} skip` : ''}${todo > 0 ? `, ${todo} todo` : ''}`
-    say(`${passed} passed, ${failed} failed${other}; the whole record: ${record}`)
+    say(`${passed} passed, ${failed} failed${other}; the full log: ${record}`)
     process.stdout.write(`${passed} passed, ${failed} failed\n`)
     process.exitCode ??= failed > 0 ? 1 : code
   } finally {
@@ -47,8 +47,8 @@ await runScript(async () => {
 })
 
 /**
- * Everything that this run writes is below it: PostgreSQL (`postgres`), the test programs (`programs`), temporary files of the tests (`tmp`) and the
- * record of every assertion.
+ * Creates the directory of everything that this run writes: PostgreSQL (`postgres`), the test programs
+ * (`programs`), the tests' temporary files (`tmp`) and the log of every assertion.
  */
 function createDirectory() {
   const directory = createRunDirectory()
@@ -57,7 +57,10 @@ function createDirectory() {
   return directory
 }
 
-/** Where the payload that the key manager's tests store is found in clear: PostgreSQL's journal and log, and the record of the tests. Its tables went with the sandbox. */
+/**
+ * The places where the payload of the key manager's tests is found in clear text. Searches what is left of
+ * PostgreSQL (its WAL and log; the tables no longer exist), and the log of the tests.
+ */
 async function findCanary(directory) {
   const { build } = await import('esbuild')
   const outfile = join(directory, 'canary.mjs')
@@ -69,8 +72,9 @@ async function findCanary(directory) {
 }
 
 /**
- * Those whose paths begin with one of the names (a file, a folder, or the beginning of a name), in the order of the names; or all.
- * @throws Failure naming one that none begins with
+ * The test files whose paths begin with one of the names (a file, a folder, or the beginning of a name), in the
+ * order of the names; without names, all.
+ * @throws Failure for a name that matches no file
  */
 function testFiles(named) {
   const all = readdirSync(join(root, 'test'), { recursive: true })
@@ -88,8 +92,8 @@ function testFiles(named) {
 }
 
 /**
- * Runs the tests; the record of every assertion goes to a file, and to the terminal one line per file with what failed in it.
- * @returns the exit status; the counts, null when the tests did not come to their end; and what has been seen of them until then
+ * Runs the tests. Writes every assertion to a log file, and to the terminal one line per file with its failures.
+ * @returns the exit status; the counts, null when the tests did not finish; and the counts so far
  */
 async function runTests(tests, directory, signal) {
   const { createReport } = await import('./test-report.js')

@@ -9,8 +9,8 @@ import { createRunDirectory } from './sandbox.js'
 import { createReport } from './test-report.js'
 
 /**
- * Runs unit tests, one after the other, as they are in the sources: without a build, a sandbox, PostgreSQL or root. Prints one line for each
- * test, and what failed in it. Arguments: files or folders, all of test/unit without any.
+ * Runs unit tests from the sources, one after the other, without a build, a sandbox, PostgreSQL or root. Prints
+ * one line per test, with its failures. Arguments: files or folders; by default all of test/unit.
  */
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -32,7 +32,7 @@ await runScript(async () => {
   process.exitCode = total.failed > 0 ? 1 : 0
 })
 
-/** @throws Failure naming one that is no unit test */
+/** @throws Failure for a name that matches no unit test */
 function unitTests(named) {
   const all = readdirSync(join(root, 'test/unit'), { recursive: true })
     .map(path => join('test/unit', path))
@@ -47,7 +47,7 @@ function unitTests(named) {
   })
 }
 
-/** A program that fails, or ends before tap's plan, counts as one more failure when none of its assertions has failed. */
+/** Counts a program that fails or exits before tap's plan as one more failure, unless one of its assertions failed. */
 async function runTest(file, program) {
   process.stdout.write(`${file}\n`)
   const print = text => process.stdout.write(text)
@@ -60,6 +60,6 @@ async function runTest(file, program) {
   const [code] = await once(child, 'close')
   const counts = report.end() ?? report.soFar
   if (code === 0 || counts.failed > 0) return counts
-  print(`  FAILED  the program ended with status ${code}\n`)
+  print(`  FAILED  the program exited with status ${code}\n`)
   return { ...counts, failed: 1 }
 }

@@ -93,7 +93,7 @@ t.test('a run of the tests', async t => {
       process.kill(group ? -run.child.pid! : run.child.pid!, signal)
       t.equal(await end, status)
       t.notOk(run.sleeps())
-      t.match(await run.output, /Interrupted; removing what the tests have made/)
+      t.match(await run.output, /Interrupted; removing the files of the tests/)
       t.match(await run.output, /Interrupted: \d passed, 0 failed so far/)
     })
   }
@@ -130,7 +130,7 @@ t.test('without permission for a sandbox, a message says so', async t => {
   const child = spawn('setpriv', without, { stdio: ['ignore', 'pipe', 'pipe'] })
   const [said, complained, status] = await Promise.all([text(child.stdout), text(child.stderr), ended(child)])
   t.same([said, status], ['', 1])
-  t.match(complained, /^\nThe sandbox cannot be made: unshare: .*not permitted\n.*--privileged\.\n$/)
+  t.match(complained, /^\nCannot create the sandbox: unshare: .*not permitted\n.*--privileged\.\n$/)
 })
 
 t.test('processes in a sandbox end when their caller is killed', async t => {
