@@ -1,8 +1,8 @@
 import type { Context } from 'koa'
 
 /**
- * A handler's answer. `json` is the text of a JSON body, which PostgreSQL often produces as a whole. `bytes` is any other
- * body; the headers name its Content-Type. Without either there is no body.
+ * A handler's answer. `json` is the text of a JSON body, which PostgreSQL often produces as a whole. `bytes` is
+ * any other body; the headers name its Content-Type. Without either there is no body.
  */
 export type Answer = {
   status: number

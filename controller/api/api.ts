@@ -9,17 +9,19 @@ import type { Route } from './route.js'
 import type { OpenApi } from './schema.js'
 
 /**
- * The API kernel on which the identity, network, load balancer and key manager APIs are built. A service uses it in four
- * steps:
+ * The API kernel on which the identity, network, load balancer and key manager APIs are built. A service uses
+ * it in four steps:
  *
- * 1. The service's `dialect.ts` holds what differs from the other APIs, as data where possible: the shape of faults, the
- *    wording of refused bodies, content types, microversions, authentication and fair-queue lanes. See `Dialect`.
+ * 1. The service's `dialect.ts` holds what differs from the other APIs, as data where possible: the shape of
+ *    faults, the wording of refused bodies, content types, microversions, authentication and fair-queue lanes.
+ *    See `Dialect`.
  * 2. `export const { route, openRoute } = routesFor<Service, Caller, Right>()` gives the service its two functions for
  *    defining routes. A route is one value: method, path, right, schemas of the body and the answer, a sentence for the
  *    description, and the handler.
- * 3. A handler is a function `(service, call) => Promise<Answer>`. It reads from top to bottom: authorise what depends on
- *    the object, validate (`await call.body()`), query, present (`jsonAnswer`). It throws ApiError for whatever the
- *    client should learn. Handlers keep no state, so one can run on another database, such as a transaction.
+ * 3. A handler is a function `(service, call) => Promise<Answer>`. It reads from top to bottom: authorise what
+ *    depends on the object, validate (`await call.body()`), query, present (`jsonAnswer`). It throws ApiError
+ *    for whatever the client should learn. Handlers keep no state, so one can run on another database, such as
+ *    a transaction.
  * 4. The service's `api.ts` passes dialect, routes, service parts and description to `createApi`.
  *
  * The kernel generates `/openapi.json` and `/docs` from the routes. Handlers use the modules `query.ts` (arguments),
@@ -31,7 +33,10 @@ export type ApiOptions<Service, Caller, Right> = {
   /** Passed to every handler. */
   service: Service
   log: Logger
-  /** Builds the OpenAPI document from all routes on request. `path` differs from `/openapi.json` if the dialect strips `.json`. */
+  /**
+   * Builds the OpenAPI document from all routes on request. `path` differs from `/openapi.json` if the dialect
+   * strips `.json`.
+   */
   description: { path?: string; make: (routes: readonly Route<Service, Caller, Right>[]) => OpenApi }
   /** Set by a service that also takes turns itself. */
   turns?: Turns

@@ -44,7 +44,10 @@ export type Dialect<Service, Caller, Right> = {
   run?: (service: Service, call: Call<Caller>, handle: (service: Service) => Promise<Answer>) => Promise<Answer>
   /** Called with each error of a protected route before the client gets it. */
   refused?: (service: Service, call: Call<Caller>, right: Right, error: unknown) => Promise<void>
-  /** Refuses a request without a matching route in its own way; by default, the kernel does. @param routes of the path */
+  /**
+   * Refuses a request without a matching route in its own way; by default, the kernel does.
+   * @param routes of the path
+   */
   unrouted?: (service: Service, ctx: Context, routes: readonly Described[]) => Promise<void>
 
   /** Translates an error, such as a violated constraint, for clients. @returns any other error unchanged */

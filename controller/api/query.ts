@@ -11,7 +11,10 @@ export function argumentsOf(query: URLSearchParams): ReadonlyMap<string, readonl
   return args
 }
 
-/** Each key costs a comparison per row of the list and, for a page after a marker, a condition on all keys before it. */
+/**
+ * Each key costs a comparison per row of the list and, for a page after a marker, a condition on all keys
+ * before it.
+ */
 const MAX_SORT_KEYS = 10
 
 /** @throws ApiError 400 for too many sort keys, repeated ones included */

@@ -13,9 +13,9 @@ export type Found<Route> = {
 export type Router<Route> = { find: (method: string, path: string) => Found<Route> }
 
 /**
- * Finds routes with @koa/router's patterns. It only finds them: the dispatcher handles requests. Ignores one trailing
- * slash. Static segments take precedence over named ones. With `headIsGet`, a GET route also answers HEAD, unless a HEAD
- * route of the same path precedes it.
+ * Finds routes with @koa/router's patterns. It only finds them: the dispatcher handles requests. Ignores one
+ * trailing slash. Static segments take precedence over named ones. With `headIsGet`, a GET route also answers
+ * HEAD, unless a HEAD route of the same path precedes it.
  */
 export function createRouter<Route extends { method: string; path: string }>(
   routes: readonly Route[],
@@ -51,7 +51,10 @@ const NO_MIDDLEWARE = () => undefined
 
 const isHeadOf = (method: string, served: string): boolean => method === 'HEAD' && served === 'GET'
 
-/** Orders paths by the first segment that is named in only one of the two. The sort is stable: other paths keep their order. */
+/**
+ * Orders paths by the first segment that is named in only one of the two. The sort is stable: other paths keep
+ * their order.
+ */
 function staticFirst(one: { path: string }, other: { path: string }): number {
   const [named, otherNamed] = [one, other].map(({ path }) => path.split('/').map(isNamed).join(''))
   return named === otherNamed ? 0 : String(named) < String(otherNamed) ? -1 : 1

@@ -1,6 +1,9 @@
 import type { Command } from './command.js'
 
-/** A command or a group of commands. To keep processes small, a module is loaded only to run its command or show its help. */
+/**
+ * A command or a group of commands. To keep processes small, a module is loaded only to run its command or show
+ * its help.
+ */
 export type Entry = { name: string; summary: string } & (
   | { load: () => Promise<{ command: Command }> }
   | { commands: readonly Entry[] }

@@ -67,8 +67,8 @@ function createProgram(): Program {
 type Run = (command: Command, given: Record<string, unknown>) => Promise<void>
 
 /**
- * Adds commands to a group. Loads a command just before its arguments are parsed. Loads the whole group if no command of
- * it is named, because help lists arguments and options.
+ * Adds commands to a group. Loads a command just before its arguments are parsed. Loads the whole group if no
+ * command of it is named, because help lists arguments and options.
  * @param operands words that are neither options nor values of options, from the command's name on
  */
 async function addCommands(

@@ -12,9 +12,9 @@ import { amphoraKeyOptions } from '../provider/amphora/options.js'
 import { workerOptions } from '../worker/options.js'
 
 /**
- * Every setting with its default. Each group belongs to the service that uses it. This schema is the only source for the
- * validation of krater.yaml, for the environment variables (KRATER_ and the path in capitals: `network.driver` is
- * KRATER_NETWORK_DRIVER) and for the output of `krater settings`.
+ * Every setting with its default. Each group belongs to the service that uses it. This schema is the only
+ * source for the validation of krater.yaml, for the environment variables (KRATER_ and the path in capitals:
+ * `network.driver` is KRATER_NETWORK_DRIVER) and for the output of `krater settings`.
  */
 export const configurationSchema = z.strictObject({
   region: z.string().min(1).default('RegionOne').describe('Region name in the service catalogue'),

@@ -16,8 +16,8 @@ const CONNECTION_CODES: ReadonlySet<string> = new Set([
 const AWAY_STATE = /^(08...|57P..|53300)$/
 
 /**
- * Messages of pg and knex, which come without a code, when a connection breaks during a query or none is available. Knex
- * puts the statement before the message.
+ * Messages of pg and knex, which come without a code, when a connection breaks during a query or none is
+ * available. Knex puts the statement before the message.
  */
 const AWAY_MESSAGE =
   /^Knex: Timeout acquiring a connection|(^|- )(Connection (terminated|ended)[a-z ]*|timeout expired|Client (has encountered a connection error|was closed) and is not queryable)$/

@@ -20,7 +20,10 @@ export type ServiceSchema = {
 
 export const roleOf = (schema: ServiceSchema['schema']): string => `krater_${schema}`
 
-/** Timeout for a migration's statements, which may rewrite millions of rows. The timeout for requests is far shorter. */
+/**
+ * Timeout for a migration's statements, which may rewrite millions of rows. The timeout for requests is far
+ * shorter.
+ */
 const MIGRATION_TIMEOUT = '1h'
 
 /**

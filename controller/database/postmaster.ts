@@ -15,7 +15,10 @@ export function findPostmaster(clusterDirectory: string): ProcessIdentity | null
   return identity !== null && argumentsOf(pid).includes(data) ? identity : null
 }
 
-/** Removes the lock files that make PostgreSQL take a dead server for alive. Call it only if `findPostmaster` finds none. */
+/**
+ * Removes the lock files that make PostgreSQL take a dead server for alive. Call it only if `findPostmaster`
+ * finds none.
+ */
 export function removeStaleLocks(clusterDirectory: string): void {
   for (const file of [pidFile(clusterDirectory), join(clusterDirectory, 'socket/.s.PGSQL.5432.lock')]) {
     rmSync(file, { force: true })

@@ -26,7 +26,10 @@ export type Cluster = {
   stop: () => Promise<void>
 }
 
-/** The directory of the newest PostgreSQL server programs from Debian's packages. @throws Error that names the package to install */
+/**
+ * The directory of the newest PostgreSQL server programs from Debian's packages.
+ * @throws Error that names the package to install
+ */
 export function postgresPrograms(): string {
   const root = '/usr/lib/postgresql'
   const versions = existsSync(root)
@@ -39,8 +42,8 @@ export function postgresPrograms(): string {
 }
 
 /**
- * Creates (once) and starts a private PostgreSQL cluster that listens only on a socket, or uses one that is still running.
- * It runs detached from this process as the postgres account, because PostgreSQL refuses root.
+ * Creates (once) and starts a private PostgreSQL cluster that listens only on a socket, or uses one that is
+ * still running. It runs detached from this process as the postgres account, because PostgreSQL refuses root.
  */
 export async function startCluster({ directory, durable, settings = {} }: ClusterOptions): Promise<Cluster> {
   const programs = postgresPrograms()

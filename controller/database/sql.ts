@@ -33,9 +33,11 @@ export class Fragment<Row = unknown> extends Sql {
  *     type Found = { id: string; name: string }
  *     const ofProject = sql`project_id = ${projectId}`              // a value is bound, never written into the text
  *     const names = sql`name = ANY(${names})`                       // a list is one binding
- *     const found = await many(database, sql<Found>`SELECT id, name FROM pool WHERE ${and([ofProject, names])} ORDER BY id`)
+ *     const where = and([ofProject, names])
+ *     const found = await many(database, sql<Found>`SELECT id, name FROM pool WHERE ${where} ORDER BY id`)
  *     const pool = await maybeOne(trx, sql<Found>`SELECT id, name FROM pool WHERE id = ${id} FOR UPDATE`)
- *     const changed = await execute(trx, sql`UPDATE pool SET ${assignments({ name, tags: json(tags) })} WHERE id = ${id}`)
+ *     const changes = assignments({ name, tags: json(tags) })
+ *     const changed = await execute(trx, sql`UPDATE pool SET ${changes} WHERE id = ${id}`)
  *     const lock = wait ? sql`` : sql`SKIP LOCKED`                  // nothing is an empty fragment
  *     await execute(trx, sql`INSERT INTO ${identifier(table)} ${insertion([{ id, name }])}`)
  *
@@ -84,8 +86,8 @@ export function trusted(text: string): Fragment {
 export const json = (value: unknown): string => JSON.stringify(value)
 
 /**
- * Converts values of columns to bindings when their types are unknown: an object becomes JSON for a jsonb column, a list
- * becomes an array of texts.
+ * Converts values of columns to bindings when their types are unknown: an object becomes JSON for a jsonb
+ * column, a list becomes an array of texts.
  * @throws TypeError for a value that no column can hold
  */
 export function boundColumns(columns: Readonly<Record<string, unknown>>): Record<string, Bound> {

@@ -69,7 +69,10 @@ export function stringsIn(value: unknown): string[] {
   return [...(Array.isArray(value) ? [] : Object.keys(value)), ...Object.values(value).flatMap(stringsIn)]
 }
 
-/** Reads the raw request body. @throws ApiError 413 above `limit` bytes, 400 when the client disconnects before its end */
+/**
+ * Reads the raw request body.
+ * @throws ApiError 413 above `limit` bytes, 400 when the client disconnects before its end
+ */
 export async function readBytes(ctx: Context, limit: number): Promise<Buffer> {
   const declared = Number(ctx.get('Content-Length') || 0)
   if (declared > limit) throw tooLarge(ctx, limit)

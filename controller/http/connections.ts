@@ -15,8 +15,8 @@ export type ConnectionLimits = {
 const OTHER_FILES = 200
 
 /**
- * The number of connections for which each server of this process has file descriptors. This limit exists so that running
- * out of file descriptors never ends a server.
+ * The number of connections for which each server of this process has file descriptors. This limit exists so
+ * that running out of file descriptors never ends a server.
  */
 export function connectionsWithinFiles(servers: number, limits = readFileSync('/proc/self/limits', 'utf8')): number {
   // Node.js raises the soft limit to the hard one when it starts.
@@ -26,9 +26,9 @@ export function connectionsWithinFiles(servers: number, limits = readFileSync('/
 }
 
 /**
- * Keeps a server within its limits. A new connection beyond them replaces the least useful one: the oldest without any
- * request so far, else the oldest that waits between two requests, else the oldest whose request is incomplete. If all are
- * being answered, the new connection gets 503.
+ * Keeps a server within its limits. A new connection beyond them replaces the least useful one: the oldest
+ * without any request so far, else the oldest that waits between two requests, else the oldest whose request is
+ * incomplete. If all are being answered, the new connection gets 503.
  * @param onRefused called for each connection that has to go, with the source that caused it
  */
 export function limitConnections(

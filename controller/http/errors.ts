@@ -10,7 +10,10 @@ export class ApiError extends Error {
   }
 }
 
-/** Refuses one of too many requests. Refusals with the same `flood` (of what there is too much, and from whom) share log lines. */
+/**
+ * Refuses one of too many requests. Refusals with the same `flood` (of what there is too much, and from whom)
+ * share log lines.
+ */
 export class FloodError extends ApiError {
   constructor(
     status: 429 | 503,

@@ -10,7 +10,8 @@ export type PublicBaseOptions = {
 }
 
 /**
- * Returns the URL by which clients reach this server, for links: without a trailing slash, so that paths can be appended.
+ * Returns the URL by which clients reach this server, for links: without a trailing slash, so that paths can be
+ * appended.
  * @param mounted the prefix under which the request arrived, or ''
  */
 export type PublicBase = (ctx: Context, mounted: string) => string

@@ -15,9 +15,9 @@ export type RunningServer = {
 export type ServerOptions = { limits: ConnectionLimits; log: Logger }
 
 /**
- * Headers must arrive within 10 s and the whole request within 30 s, because slow headers or requests occupy a connection
- * without any use. An idle connection is closed after 65 s, later than proxies and clients close theirs; one without any
- * traffic, such as one to a client that does not read, after 120 s.
+ * Headers must arrive within 10 s and the whole request within 30 s, because slow headers or requests occupy a
+ * connection without any use. An idle connection is closed after 65 s, later than proxies and clients close
+ * theirs; one without any traffic, such as one to a client that does not read, after 120 s.
  */
 const TIMEOUTS = {
   headersTimeout: 10_000,

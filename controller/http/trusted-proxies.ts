@@ -21,7 +21,10 @@ export function createProxyCheck(networks: readonly string[]): (address: string)
   }
 }
 
-/** A dual-stack socket reports IPv4 peers as ::ffff:a.b.c.d; the zone of a link-local address (%eth0) is not part of it. */
+/**
+ * A dual-stack socket reports IPv4 peers as ::ffff:a.b.c.d; the zone of a link-local address (%eth0) is not
+ * part of it.
+ */
 const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, '').replace(/%.*$/, '')
 
 /**
@@ -42,7 +45,10 @@ export function createClientAddress(trustedProxies: readonly string[]): (ctx: Co
   }
 }
 
-/** The source to which limits count an address: itself or, for IPv6, its /64, because one client usually has all of it. */
+/**
+ * The source to which limits count an address: itself or, for IPv6, its /64, because one client usually has all
+ * of it.
+ */
 export function sourceOf(address: string | null | undefined): string {
   if (address === null || address === undefined) return 'unknown'
   const plain = plainAddress(address)
@@ -51,7 +57,10 @@ export function sourceOf(address: string | null | undefined): string {
   return `${ipaddr.fromByteArray(network).toString()}/64`
 }
 
-/** The /48 of an IPv6 source, the smallest network that a site gets, with 65,536 sources. Other sources stay unchanged. */
+/**
+ * The /48 of an IPv6 source, the smallest network that a site gets, with 65,536 sources. Other sources stay
+ * unchanged.
+ */
 export function siteOf(source: string): string {
   if (!source.endsWith('/64')) return source
   const [network] = ipaddr.IPv6.parseCIDR(source)

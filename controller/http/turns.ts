@@ -27,7 +27,10 @@ export type Turns = {
   take: <Result>(place: Place, task: () => Promise<Result>) => Promise<Result>
 }
 
-/** Gives requests of different projects turns at the event loop and the database, so that no project delays others for long. */
+/**
+ * Gives requests of different projects turns at the event loop and the database, so that no project delays
+ * others for long.
+ */
 export function createTurns(): Turns {
   const queue = createFairQueue({
     atOnce: AT_ONCE,

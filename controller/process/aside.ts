@@ -3,8 +3,9 @@ import type { NetworkInterfaceInfo } from 'node:os'
 import { Worker } from 'node:worker_threads'
 
 /**
- * Work for threads with their own priority. Key pairs and scrypt would otherwise run at the priority of requests. Listing
- * interfaces would block the caller: the kernel makes it wait for any change of an interface on the host.
+ * Work for threads with their own priority. Key pairs and scrypt would otherwise run at the priority of
+ * requests. Listing interfaces would block the caller: the kernel makes it wait for any change of an interface
+ * on the host.
  */
 export type Computation =
   | { kind: 'scrypt'; password: string; salt: Uint8Array; bytes: number; cost: ScryptOptions }
@@ -25,9 +26,9 @@ type Computed = {
 type Answer = { value: Computed[keyof Computed] } | { error: Error }
 
 /**
- * Linux gives each thread a priority. Under contention, a thread of niceness 10 gets a tenth of a request's share of a
- * processor, and one of -10 nine times as much; an idle processor is theirs alone. Only root may lower the niceness; for
- * other users, -10 has no effect.
+ * Linux gives each thread a priority. Under contention, a thread of niceness 10 gets a tenth of a request's
+ * share of a processor, and one of -10 nine times as much; an idle processor is theirs alone. Only root may
+ * lower the niceness; for other users, -10 has no effect.
  */
 const NICENESS = { 'goes first': -10, 'gives way': 10 }
 export type Urgency = keyof typeof NICENESS

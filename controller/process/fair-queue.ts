@@ -7,7 +7,10 @@ export type FairQueueOptions = {
   atOncePerLane: number
   /** The same while another lane arrived within the last second; `atOncePerLane` by default. */
   atOnceInCompany?: number
-  /** Maximum waiting requests. Beyond it, the longest lane drops its newest, so a lane with few requests always finds room. */
+  /**
+   * Maximum waiting requests. Beyond it, the longest lane drops its newest, so a lane with few requests always
+   * finds room.
+   */
   maxWaiting: number
   maxWaitingPerLane: number
   /** Refuses requests that wait longer; by default none. */
@@ -145,7 +148,10 @@ class Queue {
     })
   }
 
-  /** Makes room for one request, if necessary by refusing another. @returns false when the new request must be refused */
+  /**
+   * Makes room for one request, if necessary by refusing another.
+   * @returns false when the new request must be refused
+   */
   #makeRoom(name: string, lane: Lane, who: string): boolean {
     const { maxWaiting, maxWaitingPerLane } = this.#options
     if (lane.size >= maxWaitingPerLane) return this.#dropNewest(name, lane, who)

@@ -1,7 +1,7 @@
 /**
  * @param wait waits for the tasks before
- * @returns a function that runs tasks with the same key one after another, even after failures, and tasks with different
- *   keys concurrently
+ * @returns a function that runs tasks with the same key one after another, even after failures, and tasks with
+ *   different keys concurrently
  */
 export function createQueues(
   wait: (before: () => Promise<unknown>) => Promise<unknown> = before => before(),

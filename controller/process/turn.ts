@@ -9,7 +9,10 @@ const present = new AsyncLocalStorage<Outside>()
 export const withinTurn = <Result>(outside: Outside, task: () => Promise<Result>): Promise<Result> =>
   present.run(outside, task)
 
-/** Runs a task that keeps its turn while it waits, because it holds a resource that others need, such as a database connection. */
+/**
+ * Runs a task that keeps its turn while it waits, because it holds a resource that others need, such as a
+ * database connection.
+ */
 export const keepingTurn = <Result>(task: () => Promise<Result>): Promise<Result> => present.exit(task)
 
 /** Waits for other work without holding the current task's turn, if there is one. */

@@ -28,7 +28,10 @@ export const command: Command = {
   },
 }
 
-/** Everything that Krater puts into its state directory. `instance` is removed last, so that an interrupted removal can be repeated. */
+/**
+ * Everything that Krater puts into its state directory. `instance` is removed last, so that an interrupted
+ * removal can be repeated.
+ */
 const OURS = [
   'krater.yaml',
   'openrc',
@@ -43,7 +46,10 @@ const OURS = [
   'instance',
 ] as const
 
-/** Stops the controllers and the PostgreSQL of a state directory; amphorae keep serving. No error when nothing is running. */
+/**
+ * Stops the controllers and the PostgreSQL of a state directory; amphorae keep serving. No error when nothing
+ * is running.
+ */
 export async function down(directory: string): Promise<void> {
   requireRoot()
   const stopped = await stopControllers(directory)

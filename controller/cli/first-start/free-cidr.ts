@@ -19,7 +19,8 @@ export async function chooseFreeCidr(instance: string): Promise<string> {
 }
 
 /**
- * The first of 10.64.0.0/16 ... 10.254.0.0/16, counted from `seed` with wrap-around, that overlaps none of `used`. Pure.
+ * The first of 10.64.0.0/16 ... 10.254.0.0/16, counted from `seed` with wrap-around, that overlaps none of
+ * `used`. Pure.
  * @param used CIDRs or addresses; ignores anything else, such as "default"
  * @throws ConfigurationError when all are taken
  */

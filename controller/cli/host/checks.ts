@@ -64,7 +64,10 @@ export function requireSearchablePath(directory: string): void {
   }
 }
 
-/** The addresses on which the configured services listen. @param healthManagerHost null leaves the health manager out */
+/**
+ * The addresses on which the configured services listen.
+ * @param healthManagerHost null leaves the health manager out
+ */
 export function listenersOf(config: Configuration, healthManagerHost: string | null): Listener[] {
   const tcp = [
     ...(config.identity.external_url === undefined

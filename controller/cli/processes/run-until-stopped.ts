@@ -39,8 +39,8 @@ export async function runUntilStopped(
     exitStatus = failure.exitStatus
   }
   forget()
-  // Exit explicitly: a leftover timer, socket or IPC channel would keep a failed process alive, and its supervisor would
-  // never restart it.
+  // Exit explicitly: a leftover timer, socket or IPC channel would keep a failed process alive, and its
+  // supervisor would never restart it.
   process.exit(exitStatus)
 }
 

@@ -20,7 +20,10 @@ export function serviceUrl(administratorUrl: string, role: string, password: str
 
 const NO_HOST = 'socket.invalid'
 
-/** Adds a host to URLs of unix sockets (`postgres://role@/database?host=/directory`): the URL parser rejects an empty one. */
+/**
+ * Adds a host to URLs of unix sockets (`postgres://role@/database?host=/directory`): the URL parser rejects an
+ * empty one.
+ */
 function socketUrl(url: string): string {
   return url.replace(/^(postgres(?:ql)?:\/\/(?:[^/@]*@)?)\//, `$1${NO_HOST}/`)
 }

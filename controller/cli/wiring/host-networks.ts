@@ -26,7 +26,10 @@ export async function ensureManagementInterface(
   await ensureHostLeg(fabric, hostLegName(instanceId, 'mgmt'), leg, { open, isolated: true })
 }
 
-/** Ensures the host's interface on the public network, on which tenants' machines reach `host_member_ports`. Safe to repeat. */
+/**
+ * Ensures the host's interface on the public network, on which tenants' machines reach `host_member_ports`.
+ * Safe to repeat.
+ */
 export async function ensurePublicInterface(
   fabric: Fabric,
   instanceId: string,

@@ -25,7 +25,10 @@ const COMMANDS: Readonly<Record<string, string>> = {
   'mounts.txt': 'cat /proc/mounts; df -h',
 }
 
-/** Packs what is needed to diagnose a fault into one .tar.gz, with an error in place of what is unavailable. @returns its path */
+/**
+ * Packs what is needed to diagnose a fault into one .tar.gz, with an error in place of what is unavailable.
+ * @returns its path
+ */
 export async function writeSupportBundle(instance: Instance, row: AmphoraRow, output: string): Promise<string> {
   const path = resolve(output)
   const temporary = mkdtempSync(join(instance.directory, 'run', 'bundle-'))

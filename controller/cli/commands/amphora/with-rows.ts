@@ -8,7 +8,10 @@ import { type AmphoraRow, amphoraRow } from './rows.js'
 
 export const idArgument = new Argument('<id>', 'id of the amphora, or the beginning of it')
 
-/** Runs `work` with the load balancer's database, then closes it. @throws OperatorError when PostgreSQL is not running */
+/**
+ * Runs `work` with the load balancer's database, then closes it.
+ * @throws OperatorError when PostgreSQL is not running
+ */
 export async function withRows<T>(
   directory: string,
   work: (instance: Instance, database: ReturnType<typeof openDatabase>) => Promise<T>,

@@ -135,7 +135,10 @@ async function ensurePort(
   return z.object({ port: portSchema }).parse(answer).port
 }
 
-/** Creates the load balancer. Prints when each request was answered, when it became ACTIVE, and when its VIP first answered. */
+/**
+ * Creates the load balancer. Prints when each request was answered, when it became ACTIVE, and when its VIP
+ * first answered.
+ */
 async function createLoadBalancer(
   api: ApiClient,
   networks: Networks,

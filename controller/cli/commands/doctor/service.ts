@@ -12,7 +12,10 @@ const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
   'key-manager-worker': 'key-manager worker',
 }
 
-/** Checks which processes are running and whether the APIs answer; if nothing is running, whether the ports are free. */
+/**
+ * Checks which processes are running and whether the APIs answer; if nothing is running, whether the ports are
+ * free.
+ */
 export async function checkService({ config }: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
   if (running.length === 0) {
     const taken = await takenPorts(listenersOf(config, null))

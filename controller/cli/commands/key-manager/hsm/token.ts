@@ -13,7 +13,10 @@ export const labelOption = new Option(
 
 type Token = { client: TokenClient; origin: string; label: string }
 
-/** Runs `work` with the configured token, then closes it. @param label of the master key; by default the configured one */
+/**
+ * Runs `work` with the configured token, then closes it.
+ * @param label of the master key; by default the configured one
+ */
 export async function withToken(
   directory: string,
   label: string | undefined,
