@@ -14,7 +14,7 @@ import { foreignFolder, instanceId } from '../state-directory/instance.js'
 import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
 import { fabricOf, hostMachines } from '../wiring/drivers.js'
-import { forgetHostInterfaces } from '../wiring/host-networks.js'
+import { removeHostInterfaces } from '../wiring/host-networks.js'
 import { removeWebServers } from './demo/web-servers.js'
 
 export const command: Command = {
@@ -127,7 +127,7 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   if (amphorae.length > 0) print(`Removed ${amphorae.length} ${amphorae.length === 1 ? 'amphora' : 'amphorae'}.`)
   await removeWebServers(directory, id)
   const fabric = fabricOf(directory)
-  if (existsSync(`/run/netns/${fabric.namespace}`)) await forgetHostInterfaces(id)
+  if (existsSync(`/run/netns/${fabric.namespace}`)) await removeHostInterfaces(id)
   await fabric.remove()
 }
 

@@ -15,7 +15,7 @@ export async function runUntilStopped(
   start: () => Promise<() => Promise<void>>,
 ): Promise<void> {
   const stopRequest = waitForStopRequest()
-  const forget = recordRunning(stateDirectory, name)
+  const removeRecord = recordRunning(stateDirectory, name)
   let exitStatus = 0
   try {
     const starting = start().then(stop => ({ stop }))
@@ -28,7 +28,7 @@ export async function runUntilStopped(
     log.info(`${name} is stopping: ${reason}`)
     const limit = setTimeout(() => {
       log.warn(`${name} did not stop within ${STOP_TIMEOUT_SECONDS} s; exiting anyway`)
-      forget()
+      removeRecord()
       process.exit(0)
     }, STOP_TIMEOUT_SECONDS * 1000)
     await (await starting).stop()
@@ -38,7 +38,7 @@ export async function runUntilStopped(
     process.stderr.write(`${failure.text}\n`)
     exitStatus = failure.exitStatus
   }
-  forget()
+  removeRecord()
   // Exit explicitly: a leftover timer, socket or IPC channel would keep a failed process alive, and its
   // supervisor would never restart it.
   process.exit(exitStatus)

@@ -41,7 +41,7 @@ export async function ensurePublicInterface(
 }
 
 /** Removes what remains of the host's interfaces after the fabric's removal. */
-export async function forgetHostInterfaces(instanceId: string): Promise<void> {
+export async function removeHostInterfaces(instanceId: string): Promise<void> {
   for (const network of ['mgmt', 'pub'] as const) await unguardHostLeg(hostLegName(instanceId, network))
 }
 

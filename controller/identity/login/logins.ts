@@ -1,6 +1,6 @@
 import { FloodError } from '../../http/errors.js'
 import { siteOf } from '../../http/trusted-proxies.js'
-import type { Urgency } from '../../process/aside.js'
+import type { ThreadPriority } from '../../process/compute-thread.js'
 import { createFairQueue, type Place } from '../../process/fair-queue.js'
 import { computationsAtOnce } from '../../process/thread-pool.js'
 import { outsideTurn } from '../../process/turn.js'
@@ -69,16 +69,16 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
     throw new FloodError(429, message, `Failed logins of source ${login.source}`, seconds)
   }
 
-  const enter = async (login: Login): Promise<{ leave: () => void; urgency: Urgency | null }> => {
+  const enter = async (login: Login): Promise<{ leave: () => void; priority: ThreadPriority | null }> => {
     if (!lockOut.isSuspect(login)) {
       const turn = await enterOthers(login)
       if (!lockOut.isSuspect(login)) return turn
       turn.leave()
     }
-    return { leave: await suspects.enter(placeOf(login)), urgency: 'gives way' }
+    return { leave: await suspects.enter(placeOf(login)), priority: 'low' }
   }
 
-  const enterOthers = async (login: Login): Promise<{ leave: () => void; urgency: Urgency | null }> => {
+  const enterOthers = async (login: Login): Promise<{ leave: () => void; priority: ThreadPriority | null }> => {
     const userId = lockOut.userOf(login)
     const place: Place = userId === undefined ? placeOf(login) : [`user ${userId}`, '']
     const stay = precedence.arrive(place[0])
@@ -89,7 +89,7 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
           stay.leave()
           leave()
         },
-        urgency: stay.goesFirst() ? 'goes first' : null,
+        priority: stay.goesFirst() ? 'high' : null,
       }
     } catch (error) {
       stay.leave()
@@ -111,11 +111,11 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
     attempt: async (login, prove) => {
       refuseLocked(login)
       return outsideTurn(async () => {
-        const { leave, urgency } = await enter(login)
+        const { leave, priority } = await enter(login)
         try {
           // Others that waited with it may have failed meanwhile.
           refuseLocked(login)
-          const proven = await prove((password, hash) => verifyPassword(password, hash, rounds, urgency))
+          const proven = await prove((password, hash) => verifyPassword(password, hash, rounds, priority))
           if (proven === null) lockOut.failed(login)
           else lockOut.succeeded(login, proven.userId)
           return proven

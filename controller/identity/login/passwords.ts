@@ -1,5 +1,5 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto'
-import { computeAside, type Urgency } from '../../process/aside.js'
+import { computeOnThread, type ThreadPriority } from '../../process/compute-thread.js'
 
 /** OWASP's advice for scrypt is N = 2^17, r = 8, p = 1: 128 MiB and about half a second of a core for each guess. */
 const BLOCK = { r: 8, p: 1 } as const
@@ -26,15 +26,15 @@ export type Verification = {
 /**
  * Compares a password with a stored hash. Without a hash (an unknown user) it takes as long and does not match, and under an older hash a wrong
  * password takes as long as the right one: the time of an answer does not tell which accounts exist.
- * @param urgency what goes first where processors are short; null for neither this nor everything else
+ * @param priority of the computing thread when processors are short; null for the priority of requests
  */
 export async function verifyPassword(
   password: string,
   hash: string | null | undefined,
   rounds: number,
-  urgency: Urgency | null = null,
+  priority: ThreadPriority | null = null,
 ): Promise<Verification> {
-  const deriveKey = urgency === null ? derive : deriveAside(urgency)
+  const deriveKey = priority === null ? derive : deriveOnThread(priority)
   const [, N, r, p, salt, key] = (hash ?? decoy(rounds)).split('$')
   if (N === undefined || r === undefined || p === undefined || salt === undefined || key === undefined) {
     return { matches: false, upgraded: null }
@@ -70,11 +70,11 @@ const derive: Derive = (password, salt, cost) =>
     scrypt(password, salt, KEY_BYTES, withMemory(cost), (error, key) => (error === null ? resolve(key) : reject(error)))
   })
 
-const deriveAside =
-  (urgency: Urgency): Derive =>
+const deriveOnThread =
+  (priority: ThreadPriority): Derive =>
   (password, salt, cost) =>
-    computeAside(
+    computeOnThread(
       // A copy: a small buffer is a part of a larger one with the secrets of others, which would come along.
       { kind: 'scrypt', password, salt: new Uint8Array(salt), bytes: KEY_BYTES, cost: withMemory(cost) },
-      urgency,
+      priority,
     )

@@ -1,6 +1,6 @@
 import { generateKeyPair as generate } from 'node:crypto'
 import { promisify } from 'node:util'
-import { computeAside } from '../../process/aside.js'
+import { computeOnThread } from '../../process/compute-thread.js'
 
 export const PAIR_ALGORITHMS = ['rsa', 'dsa', 'ec'] as const
 
@@ -45,9 +45,9 @@ export async function generateKeyPair(
   const encodings = { publicKeyEncoding, privateKeyEncoding }
   switch (algorithm) {
     case 'rsa':
-      return computeAside({ kind: 'RSA key pair', options: { modulusLength: bits, ...encodings } })
+      return computeOnThread({ kind: 'RSA key pair', options: { modulusLength: bits, ...encodings } })
     case 'dsa':
-      return computeAside({
+      return computeOnThread({
         kind: 'DSA key pair',
         options: { modulusLength: bits, divisorLength: DSA_DIVISOR_BITS, ...encodings },
       })

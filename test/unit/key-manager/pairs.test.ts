@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs'
 import { getPriority } from 'node:os'
 import t from 'tap'
 import { generateKeyPair } from '../../../controller/key-manager/crypto/key-pair.js'
-import { computeAside } from '../../../controller/process/aside.js'
+import { computeOnThread } from '../../../controller/process/compute-thread.js'
 
 const niceThreads = (): number =>
   readdirSync('/proc/self/task').filter(task => getPriority(Number(task)) === Math.max(10, getPriority())).length
@@ -32,7 +32,7 @@ t.test('prime searches run at low priority, and their threads are reused', async
 
 t.test('a failing computation rejects, and its thread is reused', async t => {
   const cost = { N: 3, r: 8, p: 1 }
-  await t.rejects(computeAside({ kind: 'scrypt', password: 'x', salt: Buffer.from('salt'), bytes: 32, cost }), {
+  await t.rejects(computeOnThread({ kind: 'scrypt', password: 'x', salt: Buffer.from('salt'), bytes: 32, cost }), {
     message: /scrypt/i,
   })
   await generateKeyPair('rsa', 2048)

@@ -86,7 +86,7 @@ async function run(directory: string): Promise<void> {
     runningProcesses(directory).map(({ identity }) => identity),
     { graceMs: 10_000 },
   )
-  const forget = recordRunning(directory, 'up')
+  const removeRecord = recordRunning(directory, 'up')
   const undo: (() => Promise<unknown>)[] = []
   try {
     const isReady = await start(directory, { report, undo, stopRequest })
@@ -95,7 +95,7 @@ async function run(directory: string): Promise<void> {
     report(`${signal}: stopping; amphorae keep serving`)
   } finally {
     for (const step of undo.reverse()) await step().catch(error => report(String(error)))
-    forget()
+    removeRecord()
     unlock()
   }
   report('Stopped.')

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from 'node:timers/promises'
 import { ApiError } from '../../../http/errors.js'
-import { computeAside } from '../../../process/aside.js'
+import { computeOnThread } from '../../../process/compute-thread.js'
 
 /** This machine's addresses, and whether each is that on the public network. */
 export type HostAddresses = ReadonlyMap<string, { isPublicLeg: boolean }>
@@ -39,7 +39,7 @@ export async function hostAddresses(): Promise<HostAddresses> {
 
 async function read(): Promise<HostAddresses> {
   const at = performance.now()
-  const interfaces = await computeAside({ kind: 'network interfaces' })
+  const interfaces = await computeOnThread({ kind: 'network interfaces' })
   const addresses = new Map(
     Object.entries(interfaces).flatMap(([name, own = []]) =>
       own.map(({ address }) => [address, { isPublicLeg: PUBLIC_LEG.test(name) }] as const),

@@ -30,8 +30,8 @@ type Answer = { value: Computed[keyof Computed] } | { error: Error }
  * share of a processor, and one of -10 nine times as much; an idle processor is theirs alone. Only root may
  * lower the niceness; for other users, -10 has no effect.
  */
-const NICENESS = { 'goes first': -10, 'gives way': 10 }
-export type Urgency = keyof typeof NICENESS
+const NICENESS = { high: -10, low: 10 }
+export type ThreadPriority = keyof typeof NICENESS
 
 /** How long to keep an idle thread; starting one costs 50 ms of processor time. */
 const IDLE_TIMEOUT_MS = 60_000
@@ -71,21 +71,22 @@ function program(): void {
 type Idle = { thread: Worker; end: NodeJS.Timeout }
 
 // The most recently used thread is last and taken first, so that surplus threads time out.
-const idle: Record<Urgency, Idle[]> = { 'goes first': [], 'gives way': [] }
+const idle: Record<ThreadPriority, Idle[]> = { high: [], low: [] }
 
 /**
  * Computes on a thread that gives way to requests or goes before them, in all processes of the same scheduling group. A
  * computation cannot be interrupted. The caller limits how many run at once.
  * @throws Error of node:crypto
  */
-export async function computeAside<Kind extends Computation['kind']>(
+export async function computeOnThread<Kind extends Computation['kind']>(
   computation: Extract<Computation, { kind: Kind }>,
-  urgency: Urgency = 'gives way',
+  priority: ThreadPriority = 'low',
 ): Promise<Computed[Kind]> {
   const thread =
-    takeIdle(idle[urgency]) ?? new Worker(`(${program})()`, { eval: true, execArgv: [], workerData: NICENESS[urgency] })
+    takeIdle(idle[priority]) ??
+    new Worker(`(${program})()`, { eval: true, execArgv: [], workerData: NICENESS[priority] })
   const answer = await ask(thread, computation)
-  keep(thread, idle[urgency])
+  keep(thread, idle[priority])
   if ('error' in answer) throw answer.error
   return answer.value as Computed[Kind]
 }
