@@ -2,20 +2,20 @@ import { closeSync, openSync, readdirSync, readSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 
 /**
- * The payload that the key manager's tests store unless they need another: in clear it must be found nowhere, neither in PostgreSQL's files nor in the
- * record of the tests. What is in it is written in other ways in JSON and in URLs.
+ * The payload that the key manager's tests store unless they need another. It must not appear in clear, neither
+ * in PostgreSQL's files nor in the tests' record. JSON and URLs encode its characters differently.
  */
 export const CANARY = 'the "canary" of the key manager’s tests, 100% /secret'
 
-/** Something secret that is looked for. */
+/** A secret to search for. */
 export type Canary = { name: string; bytes: Buffer }
 
-/** Calls what it finds by the canary's name and the way in which it is written. */
+/** Names what it finds by the canary's name and its encoding. */
 export type Search = (bytes: Buffer) => string[]
 
-/** Shorter ones would be found by chance. */
+/** Shorter secrets would be found by chance. */
 const LEAST_BYTES = 8
-/** Longer secrets are looked for piece by piece, since lines may be broken and ends cut off. */
+/** Longer secrets are searched for in pieces, because lines may be broken and ends cut off. */
 const PIECE_BYTES = 24
 const MOST_PIECES = 12
 
@@ -25,7 +25,7 @@ function piecesOf(bytes: Buffer): Buffer[] {
   return Array.from({ length: count }, (_, at) => bytes.subarray(at * PIECE_BYTES, (at + 1) * PIECE_BYTES))
 }
 
-/** Base64 of bytes that stand anywhere in other bytes: the characters that the neighbours have no part in. */
+/** Base64 of bytes at any place in other bytes: the characters that do not depend on the neighbours. */
 function base64Within(bytes: Buffer, offset: 0 | 1 | 2): string {
   const text = Buffer.concat([Buffer.alloc(offset), bytes])
     .toString('base64')
@@ -35,7 +35,7 @@ function base64Within(bytes: Buffer, offset: 0 | 1 | 2): string {
   return text.slice(first, last)
 }
 
-/** Every way in which programs write bytes down. */
+/** Every way in which programs encode bytes. */
 function writtenIn(bytes: Buffer): [way: string, written: string | Buffer][] {
   const hex = bytes.toString('hex')
   const pairs = hex.match(/../g) ?? []
@@ -108,10 +108,13 @@ export function searchFor(canaries: readonly Canary[]): Search {
 const CHUNK_BYTES = 64 * 1024
 const chunk = Buffer.alloc(CHUNK_BYTES)
 const empty = Buffer.alloc(CHUNK_BYTES)
-/** Longer than any piece in any way of writing it. */
+/** Longer than any piece in any encoding. */
 const OVERLAP_BYTES = 1024
 
-/** What is found in a file, or in all regular files below a directory; `path: label` each. A file that goes meanwhile is passed over. */
+/**
+ * What is found in a file, or in all regular files below a directory, each as `path: label`. A file that is
+ * deleted during the search is skipped.
+ */
 export function searchFiles(path: string, search: Search): string[] {
   try {
     const stat = statSync(path)

@@ -1,4 +1,4 @@
-/** Asks again and again until the answer is neither null, undefined nor false; throws after the limit. */
+/** Repeats a check until its result is neither null, undefined nor false. @throws Error after the limit */
 export async function eventually<T>(
   what: string,
   ask: () => Promise<T | null | undefined | false> | T | null | undefined | false,

@@ -1,12 +1,12 @@
 import { createServer } from 'node:net'
 
-/** Above those with a meaning, and below those that the kernel gives to clients and to whoever names none. */
+/** Above the well-known ports, and below those that the kernel gives to clients and to servers that name none. */
 const FIRST_PORT = 10_000
 const LAST_PORT = 30_000
 
 /**
- * Ports that nobody else in the sandbox gets while this process lives, and that nobody has by chance. To see that a port is free now would not
- * do: tests run side by side, and two HAProxies that have the same one share its connections without a word.
+ * Ports that no other process of the sandbox gets while this process lives. A check that a port is free would
+ * not do: tests run side by side, and two HAProxies on one port share its connections silently.
  */
 export async function ownPorts(count: number): Promise<number[]> {
   const owned: number[] = []
@@ -17,7 +17,7 @@ export async function ownPorts(count: number): Promise<number[]> {
   return owned
 }
 
-/** A name of the kernel's stands for the port: it has the same scope, and one owner, with whom it goes. */
+/** An abstract socket name represents the port: it has the same scope and one owner, and ends with that process. */
 function claim(port: number): Promise<boolean> {
   return new Promise((resolve, reject) => {
     const claimed = createServer().unref()

@@ -3,12 +3,12 @@ import type { Logger } from '../../controller/log/log.js'
 
 export type LogLine = Record<string, unknown> & { level: number; msg: string }
 
-/** What a part of ours logs, at every level, as it would be written. */
+/** What one of our parts logs, at every level, as it would be written. */
 export type RecordedLog = {
   log: Logger
   lines: LogLine[]
   text: () => string
-  /** The first line, present or to come, whose message is this and that `matches`. @throws Error after 15 s */
+  /** The first line, past or future, with this message that `matches`. @throws Error after 15 s */
   line: (msg: string, matches?: (line: LogLine) => boolean) => Promise<LogLine>
 }
 

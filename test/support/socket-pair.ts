@@ -1,8 +1,8 @@
 import type { Socket } from 'node:net'
 
 /**
- * Lets two sockets of a proxy end together, whatever breaks either.
- * @param open takes both in while they are open
+ * Makes two sockets of a proxy end together, whichever breaks.
+ * @param open contains both while they are open
  */
 export function endTogether(one: Socket, other: Socket, open: Set<Socket>): void {
   for (const [socket, peer] of [

@@ -3,16 +3,16 @@ import { Agent, createServer, get, type Server, type ServerResponse } from 'node
 import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
 
-/*
- * Runs inside an amphora's network namespace and does there what a test outside asks for, a line of JSON at a time: web servers as members,
- * requests, steady load, and a socket that passes heartbeats on.
+/**
+ * Runs inside an amphora's network namespace and does what a test outside requests, one line of JSON at a time:
+ * web servers as members, requests, steady load, and a socket that forwards heartbeats.
  */
 
 type Load = { running: boolean; ok: number; errors: string[]; done: Promise<unknown> }
 
 const members = new Map<number, Server>()
 const loads = new Map<string, Load>()
-/** Answers that members have begun and keep open, and requests that wait for their end. */
+/** Answers that members began and keep open, and requests that wait for their end. */
 const unanswered = new Set<ServerResponse>()
 const held = new Map<string, Promise<string>>()
 let sessions = 0
@@ -30,7 +30,7 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
   member: ({ port, name }) =>
     new Promise((resolve, reject) => {
       const server = createServer(({ url }, response) => {
-        // as an application that begins a session of its own
+        // as an application that starts a session
         if (url === '/login') response.setHeader('Set-Cookie', `sid=${name}-${++sessions}; Path=/`)
         if (url !== '/held') return response.end(name)
         unanswered.add(response)
@@ -52,7 +52,7 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
 
   get: ({ url, from, headers }) => request(url, false, from, headers),
 
-  /** Begins a request whose answer goes on until `release`; says who answers. */
+  /** Starts a request whose answer stays open until `release`. @returns the member that answers */
   hold: ({ url, name }) =>
     new Promise((resolve, reject) => {
       const outgoing = get(`${url}held`, { agent: false }, response => {
@@ -74,7 +74,7 @@ const verbs: Record<string, (request: Request) => Promise<unknown>> = {
   /** Waits for the end of a request. */
   held: ({ name }) => held.get(name) ?? Promise.reject(new Error('there is no such request')),
 
-  /** A request whose end never comes: it is under way until it is cut. */
+  /** A request that never ends: it stays open until it is cut. */
   openRequest: ({ port }) =>
     new Promise((resolve, reject) => {
       const socket = connect(port, '127.0.0.1')

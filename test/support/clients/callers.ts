@@ -4,13 +4,13 @@ import type { Caller } from '../../../controller/identity/caller.js'
 export const OWN = 'a'.repeat(32)
 export const FOREIGN = 'b'.repeat(32)
 
-/** Instead of a project: the whole system. */
+/** The whole system, in place of a project. */
 export const SYSTEM = 'system'
 
-/** A token of the tests says who it is: `<role>[,<role>]@<project>`, or `<role>@` without a project. */
+/** A test token names its caller: `<role>[,<role>]@<project>`, or `<role>@` without a project. */
 export const tokenOf = (roles: string, project = OWN): string => `${roles}@${project}`
 
-/** Who a token of the tests stands for; null when it is none. */
+/** The caller of a test token; null when the token is invalid. */
 export function callerOf(token: string): Caller | null {
   const [roles, project] = token.split('@')
   if (roles === undefined || project === undefined) return null

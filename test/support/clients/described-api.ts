@@ -8,8 +8,8 @@ type Document = {
 }
 
 /**
- * Checks what an API says of itself to anybody: a valid OpenAPI 3.1 document that has every route, and a page.
- * @param served all routes of the API, but for those of the description
+ * Checks an API's public description: a valid OpenAPI 3.1 document with every route, and a page.
+ * @param served all routes of the API except those of the description
  */
 export async function checkDescription(
   t: Test,
@@ -35,14 +35,14 @@ export async function checkDescription(
   const ids = Object.values(document.paths).flatMap(item =>
     Object.values(item).flatMap(({ operationId }) => operationId ?? []),
   )
-  t.equal(new Set(ids).size, ids.length, 'operations have ids of their own')
+  t.equal(new Set(ids).size, ids.length, 'operation ids are unique')
   const references = JSON.stringify(document).matchAll(/"\$ref":"#\/components\/(\w+)\/([^"]+)"/g)
   for (const [reference, kind = '', name = ''] of references) {
     if (document.components[kind]?.[name] === undefined) t.fail(`${reference} refers to nothing`)
   }
 
   const page = await fetch(`${url}/docs`)
-  t.equal(page.status, 200, 'nor does the page')
+  t.equal(page.status, 200, 'the page needs no token either')
   t.match(page.headers.get('Content-Type'), 'text/html')
   t.match(page.headers.get('Content-Security-Policy'), "default-src 'none'")
   t.match(await page.text(), document.info.title)

@@ -1,10 +1,10 @@
 import type { IdentityServer, Reply } from '../worlds/identity.js'
 
-/** What the administrator of the cloud does through an identity service's API. */
+/** The administrator's actions on an identity service's API. */
 export async function administratorOf({ call, tokenOf, projects }: IdentityServer) {
   const token = await tokenOf('admin', 'admin')
   const as = (operation: string, body?: unknown): Promise<Reply> => call(operation, { token, body })
-  /** Of the one thing of this name: `idOf('roles', 'member')`. */
+  /** The id of the one thing with this name: `idOf('roles', 'member')`. */
   const idOf = async (plural: string, name: string): Promise<string> => {
     const [found] = (await as(`GET /v3/${plural}?name=${name}`)).list(plural)
     return String(found!.id)
@@ -17,7 +17,7 @@ export async function administratorOf({ call, tokenOf, projects }: IdentityServe
     idOf,
     roleId,
     namesIn: async (operation: string, plural: string) => (await as(operation)).list(plural).map(item => item.name),
-    /** A user of its own, with role member on project demo unless told otherwise. */
+    /** A new user, with role member on project demo unless told otherwise. */
     makeUser: async (name: string, { enabled = true, grant = true } = {}): Promise<string> => {
       const made = await as('POST /v3/users', { user: { name, password: `${name}-pw`, enabled } })
       const id = made.text('user.id')

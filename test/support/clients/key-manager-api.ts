@@ -16,10 +16,10 @@ import { callerOf, tokenOf } from './callers.js'
 import type { Json, Reply } from './json-answers.js'
 
 export type AskOptions = {
-  /** Null sends none; a member of the own project when not given. See tokenOf. */
+  /** Null sends no token. Default: a member of OWN. See tokenOf. */
   token?: string | null
   headers?: Record<string, string>
-  /** The body as it goes out, instead of JSON. */
+  /** The body as it is sent, instead of JSON. */
   raw?: string | Buffer
 }
 
@@ -30,14 +30,14 @@ export type TestKeyManager = {
   url: string
   database: Database
   databaseUrl: string
-  /** Of somebody with every right over that database. */
+  /** For a role with every right on that database. */
   administratorUrl: string
   keyring: Keyring
   config: KeyManagerSettings
   ask: (method: string, path: string, body?: unknown, options?: AskOptions) => Promise<KeyManagerReply>
-  /** Stores a secret and returns its id. */
+  /** Stores a secret. @returns its id */
   store: (body?: unknown, token?: string) => Promise<string>
-  /** Runs something and returns the SQL that the API sent meanwhile. */
+  /** Runs a function. @returns the SQL that the API sent during it */
   statementsOf: (body: () => Promise<unknown>) => Promise<string[]>
   stop: () => Promise<void>
 }
@@ -49,10 +49,10 @@ async function openTestKeyring(database: Database): Promise<Keyring> {
 }
 
 /**
- * The key manager's API over HTTP on a database of its own.
+ * The key manager's API over HTTP on a new database.
  * @param settings of the `key_manager` group of the configuration
- * @param validate instead of tokens that say who they are
- * @param openKeyring instead of one back end with a master key of its own
+ * @param validate instead of tokens that name their caller
+ * @param openKeyring instead of one back end with a new master key
  */
 export async function startTestKeyManager(
   settings: Record<string, unknown> = {},

@@ -12,7 +12,7 @@ import { startHaproxy } from '../services/haproxy.js'
 
 export type L7Request = { path: string; headers: readonly (readonly [name: string, value: string])[] }
 
-/** What became of a request: `reject`, `301 <location>`, the name of the pool that answered, or the bare status. */
+/** The outcome of a request: `reject`, `301 <location>`, the name of the pool that answered, or the bare status. */
 export type Outcome = string
 
 /** Of all listeners together. */
@@ -20,12 +20,12 @@ const CONNECTIONS = 8_000
 
 type Listeners = Pick<LoadBalancerTree, 'listeners'>['listeners']
 
-/** The pools that policies may name, by number; the third is disabled and the fourth under deletion. */
+/** The pools that policies may name, by number; the third is disabled and the fourth is being deleted. */
 export const POOLS = { default: 1, other: 2, disabled: 3, deleted: 4 } as const
 
 /**
- * A real HAProxy with the given listeners, each on a port of its own, and a web server behind each pool of POOLS that tells its
- * number. Gone at the end of the test.
+ * A real HAProxy with the given listeners, each on its own port, and a web server behind each pool of POOLS
+ * that answers with its number. It ends with the test.
  */
 export async function serveL7(t: Test, definitions: Listeners) {
   const servers = [1, 2, 3, 4].map(number =>
@@ -49,7 +49,7 @@ export async function serveL7(t: Test, definitions: Listeners) {
     }),
   )
   const ports = await ownPorts(definitions.length)
-  // So many listeners without a limit would be more than the machine gives.
+  // So many listeners without a limit would need more than the machine has.
   const listeners = definitions.map((listener, index) => ({
     ...listener,
     protocolPort: ports[index] ?? 0,

@@ -6,17 +6,18 @@ import { until } from '../worlds/krater.js'
 const SLOW_MS = 1_500
 const ECHO_MS = 50
 
-/** What a client of each kind has had answered, and what went wrong for it. */
+/** The answers that a client of each kind got, and its faults. */
 export type Tally = { answered: number; faults: string[] }
 export type LastingClients = {
   tallies: Record<'kept' | 'slow' | 'tunnel', Tally>
-  /** Each ends what it has under way. */
+  /** Each client finishes its current request. */
   stop: () => Promise<void>
 }
 
 /**
- * Clients whose requests and connections last: one asks again and again over one connection while the server lets it, one waits long for each
- * answer, one has a connection that was switched to another protocol and hears an echo of all that it sends.
+ * Clients whose requests and connections last. One sends request after request over one connection while the
+ * server allows it, one waits long for each answer, one upgrades its connection to another protocol and gets an
+ * echo of all that it sends.
  * @param url of web servers that answer `/slow/MILLISECONDS` late and echo what comes after an upgrade
  */
 export async function startLastingClients(url: string): Promise<LastingClients> {
@@ -35,9 +36,9 @@ export async function startLastingClients(url: string): Promise<LastingClients> 
     }
   }
   const tunnel = await openTunnel(url, tallies.tunnel)
-  // Two, so that one is always under way.
+  // Two, so that one is always waiting.
   const clients = [asking('kept', '/'), asking('slow', `/slow/${SLOW_MS}`), asking('slow', `/slow/${SLOW_MS}`)]
-  await until('all kinds are answered', () => Object.values(tallies).every(({ answered }) => answered > 0))
+  await until('clients of all kinds have answers', () => Object.values(tallies).every(({ answered }) => answered > 0))
   return {
     tallies,
     stop: async () => {
@@ -49,7 +50,7 @@ export async function startLastingClients(url: string): Promise<LastingClients> 
   }
 }
 
-/** @returns what went wrong, null for a whole answer */
+/** @returns what went wrong, null for a complete answer */
 function ask(url: URL, agent: Agent): Promise<string | null> {
   return new Promise(resolve => {
     const asked = get(url, { agent, timeout: SLOW_MS + 5_000 }, response => {

@@ -17,7 +17,7 @@ import type { Reply } from './json-answers.js'
 /** A subnet id; the noop network driver knows every id. */
 export const SUBNET = '11111111-1111-4111-8111-111111111111'
 
-/** Takes every reference as good: for tests that are about something else. */
+/** Accepts every reference: for tests of something else. */
 export const ANY_CERTIFICATE: CertificateSource = { check: async () => [], close: () => undefined }
 
 export type Ask = (
@@ -32,28 +32,28 @@ export type TestApi = {
   url: string
   database: Database
   databaseUrl: string
-  /** A request as a member of the own project unless another token is given; null sends none. */
+  /** Sends a request as a member of OWN unless another token is given; null sends none. */
   ask: Ask
-  /** What a worker leaves when all of a load balancer's newest generation is in effect. */
+  /** Records what a worker records when it has applied a load balancer's newest generation. */
   apply: (loadBalancerId: string) => Promise<void>
-  /** What a worker leaves when it failed. */
+  /** Records what a worker records when it failed. */
   fail: (loadBalancerId: string, code?: string) => Promise<void>
-  /** Runs something and returns the SQL that the API sent meanwhile. */
+  /** Runs a function. @returns the SQL that the API sent during it */
   statementsOf: (body: () => Promise<unknown>) => Promise<string[]>
   stop: () => Promise<void>
 }
 
-/** The API over HTTP on a database of its own. */
+/** The API over HTTP on a new database. */
 export async function startTestApi(
   options: {
     network?: NetworkDriver
-    /** Takes every reference as good when not given. */
+    /** Default: accepts every reference. */
     certificates?: CertificateSource
     providers?: string[]
     quota?: Record<string, number>
-    /** Of the `load_balancer` group of the configuration. */
+    /** For the `load_balancer` group of the configuration. */
     settings?: Record<string, unknown>
-    /** Instead of tokens that say who they are. */
+    /** Instead of tokens that name their caller. */
     validate?: TokenValidator
   } = {},
 ): Promise<TestApi> {

@@ -7,7 +7,7 @@ import { createNetworkApi } from '../../../controller/network/api.js'
 import { createLocalDriver } from '../../../controller/network/local/driver.js'
 import { createTestDatabase } from '../database/database.js'
 
-/** A token is `project/role,role`: a stand-in for the identity service, which has tests of its own. */
+/** A token is `project/role,role`. It stands in for the identity service, which has its own tests. */
 export const ADMIN = 'admin-project/admin,member,reader'
 export const A = 'a/member,reader'
 export const B = 'b/member,reader'
@@ -32,7 +32,10 @@ async function validate(token: string): Promise<Caller | null> {
   }
 }
 
-/** A network service over a database of its own, once with the local driver and once with the one that believes everything. */
+/**
+ * A network service over a new database, once with the local driver and once with the noop driver, which
+ * accepts every id.
+ */
 export async function startNetworkApi(settings: Record<string, unknown> = {}) {
   const config = configurationSchema.parse({ network: settings }).network
   const database = await createTestDatabase()
@@ -89,7 +92,7 @@ export async function startNetworkApi(settings: Record<string, unknown> = {}) {
 
 export const ids = (items: readonly Item[]) => items.map(item => item.id)
 
-/** Fails unless the reply is this error of Neutron's. */
+/** Fails unless the reply is this Neutron error. */
 export function isFault(t: Test, reply: Reply, status: number, type: string, message: RegExp | string = /./) {
   t.match(reply, { status, body: { NeutronError: { type, message, detail: '' } } }, `${status} ${type}`)
 }

@@ -12,49 +12,49 @@ const program = join(dirname(fileURLToPath(import.meta.url)), 'openstack-session
 export type Answer = { status: number; stdout: string; stderr: string }
 export type Shown = Record<string, unknown>
 
-/** An option of a command, with its spellings, and the values that it takes when they are few. */
+/** An option of a command: its spellings, and its values if they are few. */
 export type CommandOption = { options: string[]; choices: string[] }
 
-/** One user's `openstack`, started once. Lines are split at blanks; what stands between single quotes is one word. */
+/** One user's `openstack`, started once. Lines are split at blanks; text between single quotes is one word. */
 export type OpenstackSession = {
   run: (line: string) => Promise<Answer>
-  /** A command that shows one object. @throws Error with its words when it fails, as the next two */
+  /** A command that shows one object. @throws Error with its output when it fails, as the next two do */
   show: (line: string) => Promise<Shown>
   list: (line: string) => Promise<Shown[]>
   done: (line: string) => Promise<void>
-  /** A command that is wrong; the caller looks at how it failed. */
+  /** A command that fails; the caller checks how. */
   refused: (line: string) => Promise<Answer>
   /** The options of every command of a plugin, from the plugin's own parsers. */
   describe: (entryPoints: string) => Promise<Record<string, CommandOption[]>>
   runs: Run[]
 }
 
-/** The words of a command that did as the test desired: ended with 0, or was refused as expected. */
+/** The words of a command that did what the test expects: it ended with 0, or was refused as intended. */
 export type Run = { words: string[]; refused: boolean }
 
-/** The Python that the installed `openstack` runs in: the one that has the client's libraries. */
+/** The Python that runs the installed `openstack`, and so has the client's libraries. */
 export function clientPython(): string {
   const executable = execFileSync('which', ['openstack'], { encoding: 'utf8' }).trim()
   const [, python] = /^#!\s*(\S+)/.exec(readFileSync(executable, 'utf8')) ?? []
-  if (python === undefined) throw new Error(`${executable} does not say which Python it needs`)
+  if (python === undefined) throw new Error(`${executable} does not name its Python`)
   return python
 }
 
-/** What a client of this Krater needs in its environment. */
+/** The environment of a client of this Krater. */
 export const clientEnvironment = (krater: Krater, cloud: 'krater' | 'krater-admin') => ({
   PATH: process.env.PATH,
-  // The client caches there what it finds of its plugins.
+  // The client caches its list of plugins there.
   HOME: testDirectory(),
   OS_CLIENT_CONFIG_FILE: join(krater.directory, 'clouds.yaml'),
   OS_CLOUD: cloud,
   PYTHONWARNINGS: 'ignore',
 })
 
-/** The real client in a process that takes one command after the other; it ends with the test. */
+/** The real client in a process that runs one command after another. It ends with the test. */
 export const openstackSession = (t: Test, krater: Krater, cloud: 'krater' | 'krater-admin'): OpenstackSession =>
   openstackSessionIn(t, clientEnvironment(krater, cloud))
 
-/** The same for whatever cloud and user an environment names. */
+/** The same for any cloud and user that an environment names. */
 export function openstackSessionIn(t: Test, env: NodeJS.ProcessEnv): OpenstackSession {
   const child = spawn(clientPython(), [program], { env })
   const ended = new Promise(resolve => child.once('close', resolve))
@@ -109,8 +109,9 @@ const words = (line: string): string[] =>
   [...line.matchAll(/'([^']*)'|(\S+)/g)].map(([, quoted, word]) => quoted ?? word!)
 
 /**
- * What of a plugin's commands no run has used: commands, options (`<command> --option`) and values of options that take few
- * (`<command> --option VALUE`). A value that the service refuses is used all the same; an option is not.
+ * The parts of a plugin's commands that no run used: commands, options (`<command> --option`) and values of
+ * options that accept few (`<command> --option VALUE`). A value that the service refuses counts as used; an
+ * option does not.
  */
 export function unused(commands: Readonly<Record<string, CommandOption[]>>, runs: readonly Run[]): string[] {
   const names = Object.keys(commands).sort()
@@ -127,6 +128,6 @@ export function unused(commands: Readonly<Record<string, CommandOption[]>>, runs
   })
 }
 
-/** The longest name with which the words begin. */
+/** The longest command name with which the words begin. */
 const commandOf = (words: readonly string[], names: readonly string[]): string | undefined =>
   names.filter(name => `${words.join(' ')} `.startsWith(`${name} `)).sort((one, other) => other.length - one.length)[0]

@@ -17,9 +17,9 @@ type Desired = {
   listeners: ListenerNode[]
   pools: PoolNode[]
   facts?: Partial<AmphoraFacts>
-  /** Of 127.0.0.1; own ones unless given. */
+  /** Ports on 127.0.0.1; new ones by default. */
   ports?: number[]
-  /** Stands in for the amphora's own, which several tests cannot have at the same time. */
+  /** Replaces the amphora's port, which several tests cannot use at the same time. */
   peersPort?: number
 }
 
@@ -28,7 +28,8 @@ export const aLocalMember = (number: number, port: number, change: Parameters<ty
   aMember(number, { address: '127.0.0.1', protocolPort: port, ...change })
 
 /**
- * A real HAProxy with the given listeners on the VIPs 127.0.0.1 and ::1, each on a port of its own. Gone at the end of the test.
+ * A real HAProxy with the given listeners on the VIPs 127.0.0.1 and ::1, each on its own port. It ends with the
+ * test.
  */
 export async function serveOptions(t: Test, { listeners, pools, facts, ports, peersPort }: Desired) {
   const chosen = ports ?? (await ownPorts(listeners.length))
@@ -49,7 +50,7 @@ export async function serveOptions(t: Test, { listeners, pools, facts, ports, pe
   const portOf = new Map(placed.map(({ id, protocolPort }) => [id, protocolPort]))
   return {
     command: running.command,
-    /** Of the listener with that number. */
+    /** The port of the listener with that number. */
     port: (listener: number): number => portOf.get(uuid(2, listener)) ?? 0,
   }
 }
@@ -65,7 +66,7 @@ export type Asking = {
   agent?: Agent
 }
 
-/** One request; over a connection of its own unless an agent is given. @throws Error without an answer */
+/** Sends one request, over a new connection unless an agent is given. @throws Error without an answer */
 export function ask(port: number, asking: Asking = {}): Promise<Answer> {
   const { host = '127.0.0.1', from, path = '/', method = 'GET', headers = {}, agent } = asking
   return new Promise((resolve, reject) => {
@@ -87,7 +88,7 @@ export function ask(port: number, asking: Asking = {}): Promise<Answer> {
   })
 }
 
-/** The names of the members that answer so many requests, one after the other. */
+/** The names of the members that answer `count` requests, one after another. */
 export async function namesOf(port: number, count: number, asking: Asking | ((index: number) => Asking) = {}) {
   const names: string[] = []
   for (let index = 0; index < count; index++) {
@@ -99,16 +100,16 @@ export async function namesOf(port: number, count: number, asking: Asking | ((in
 
 export type Conversation = {
   socket: Socket
-  /** Says a line. @returns what the member tells of it */
+  /** Sends a line. @returns what the member reports */
   say: (text: string) => Promise<Told>
-  /** All that came so far. */
+  /** Everything received so far. */
   heard: () => string
-  /** Resolves with the milliseconds since the connection when something comes, or the other side ends. */
+  /** Resolves when something arrives or the other side ends, with the milliseconds since the connection. */
   stirred: Promise<number>
   ended: Promise<number>
 }
 
-/** A connection that speaks in lines; ended abruptly at the end of the test. */
+/** A connection that exchanges lines; it is closed abruptly at the end of the test. */
 export function converse(
   t: Test,
   port: number,

@@ -1,7 +1,7 @@
 import { createConnection } from 'node:net'
 
 /**
- * Sends a request whose lines are exactly these, apart from Host unless one is among them, and `Connection: close`.
+ * Sends a request with exactly these lines, plus Host unless one is among them, and `Connection: close`.
  * @param url of the server
  * @param lines the request line and headers
  * @returns the whole answer as text
@@ -11,7 +11,7 @@ export function requestAsWritten(url: string, lines: readonly string[]): Promise
     const { hostname, port } = new URL(url)
     const socket = createConnection({ host: hostname, port: Number(port) })
     let received = ''
-    socket.setTimeout(10_000, () => socket.destroy(new Error('There was no answer.')))
+    socket.setTimeout(10_000, () => socket.destroy(new Error('There was no answer')))
     socket.on('data', data => {
       received += String(data)
     })

@@ -3,19 +3,22 @@ import { Agent, createServer, get, type IncomingMessage, request, type ServerRes
 import type { Socket } from 'node:net'
 import { setTimeout as pause } from 'node:timers/promises'
 
-/*
- * Clients of every kind and the members that answer them, for a time full of changes. Each member is a port of one machine, and an answer says
- * which one it came from.
+/**
+ * Clients of every kind and the members that answer them, for a time full of changes. Each member is a port of
+ * one machine, and an answer names its member.
  */
 
 const KINDS = ['keep-alive', 'new', 'slow', 'websocket', 'download'] as const
 export type Kind = (typeof KINDS)[number]
 
-/** A request or connection that did not end as it should; the member (`address:port`) is known from the moment it has answered on the connection. */
+/**
+ * A request or connection that did not end as it should. The member (`address:port`) is known once it has
+ * answered on the connection.
+ */
 export type Failure = { kind: Kind; member: string | null; beganAt: number; endedAt: number; reason: string }
 export type Tally = { done: Record<Kind, number>; failures: Failure[] }
 
-/** What RFC 6455 has a server add to the client's key. */
+/** What a server appends to the client's key (RFC 6455). */
 const WEBSOCKET = '258EAFA5-E914-47DA-95CA-C5AB0DC85B11'
 const SLOW_MS = 2_500
 const DOWNLOAD_PIECES = 40
@@ -23,7 +26,7 @@ const PIECE = Buffer.alloc(16_384, 'x')
 const PAUSE_MS = 50
 const ECHO_TIMEOUT_MS = 20_000
 
-/** Serves on so many ports until the process ends. */
+/** Serves on `count` ports until the process ends. */
 export async function startMembers(firstPort: number, count: number): Promise<void> {
   for (let port = firstPort; port < firstPort + count; port++) await startMember(port)
 }
@@ -63,15 +66,18 @@ const nameOf = ({ localAddress, localPort }: Socket) => `${localAddress}:${local
 
 type Clients = {
   url: string
-  /** So many of each kind. */
+  /** How many clients of each kind. */
   each: number
-  /** Of a WebSocket. */
+  /** The lifetime of a WebSocket. */
   longestMs: number
   /** A connection stays with the member that answered first, as over a TCP listener. */
   staysWithMember: boolean
 }
 
-/** Begins clients of all kinds, each with its next request after the last. @returns what ends them, once what is under way has ended too */
+/**
+ * Starts clients of all kinds, each with one request after another. @returns a function that stops them once
+ * their open requests have ended
+ */
 export function startClients({ url, each, longestMs, staysWithMember }: Clients): () => Promise<Tally> {
   let running = true
   const tally: Tally = {
@@ -104,7 +110,10 @@ export function startClients({ url, each, longestMs, staysWithMember }: Clients)
   }
 }
 
-/** `answering`: who answered last on a connection and so answers next, where connections stay with a member. */
+/**
+ * `answering`: the member that last answered on a connection, and so answers next when connections stay with a
+ * member.
+ */
 type Attempt = { member: string | null; answering: WeakMap<Socket, string> | null }
 
 function memberOf({ headers }: IncomingMessage): string | null {
@@ -129,7 +138,7 @@ function fetchWhole(url: string, agent: Agent, attempt: Attempt): Promise<void> 
   })
 }
 
-/** Says something every 200 ms and hears it again, for so long. */
+/** Sends something every 200 ms and expects an echo, for `milliseconds`. */
 function converse(url: string, attempt: Attempt, milliseconds: number): Promise<void> {
   return new Promise((resolve, reject) => {
     const key = randomBytes(16).toString('base64')
@@ -161,7 +170,7 @@ function converse(url: string, attempt: Attempt, milliseconds: number): Promise<
       for (const end = Date.now() + ECHO_TIMEOUT_MS; heard < said && Date.now() < end && !socket.destroyed; )
         await pause(20)
       if (socket.destroyed) return
-      if (heard < said) reject(new Error('what was said was not heard again'))
+      if (heard < said) reject(new Error('what was sent did not come back'))
       over = true
       socket.end()
     }

@@ -2,7 +2,7 @@ import { createInterface } from 'node:readline'
 import { until } from '../worlds/krater.js'
 import type { TenantMachine } from '../worlds/tenant-machine.js'
 
-/** Asks what it is told, a line of JSON at a time, each over a connection of its own. */
+/** Sends the requests that it is given, one line of JSON each, each over a new connection. */
 const PROGRAM = `const http = require('node:http')
 require('node:readline').createInterface({ input: process.stdin }).on('line', line => {
   const { id, url, localAddress, cookie } = JSON.parse(line)
@@ -22,13 +22,13 @@ require('node:readline').createInterface({ input: process.stdin }).on('line', li
 type Answer = { status: number; body: string; cookie?: string }
 type Question = { url: string; localAddress?: string; cookie?: string }
 
-/** One who asks the same again and again, and who should answer it; anybody when that is not known. */
+/** A client that repeats one request, and the member that should answer it; null when any may. */
 export type StickyClient = Question & { member: string | null }
 
-/** Clients on a machine of the tenant's. */
+/** Clients on a tenant's machine. */
 export function createStickyClients(machine: TenantMachine) {
   const { stdin, stdout } = machine.start(PROGRAM, [])
-  if (stdin === null || stdout === null) throw new Error('the program of the tenant has no pipes')
+  if (stdin === null || stdout === null) throw new Error("the tenant's program has no pipes")
   const waiting = new Map<number, (answer: Answer) => void>()
   createInterface({ input: stdout }).on('line', line => {
     const { id, ...answer } = JSON.parse(line)
@@ -45,7 +45,10 @@ export function createStickyClients(machine: TenantMachine) {
   }
   return {
     ask,
-    /** Each asks again and again, and stays a client of whoever answers first when nobody is named. @returns what went wrong, by `stop` */
+    /**
+     * Each client repeats its request, and stays with the first member that answers when none is named.
+     * @returns, by `stop`, what went wrong
+     */
     begin: (clients: readonly StickyClient[], forbidden: string) => {
       const faults: string[] = []
       let rounds = 0
@@ -63,7 +66,7 @@ export function createStickyClients(machine: TenantMachine) {
       return {
         another: async (count: number) => {
           const then = rounds + count
-          await until('every client has asked', () => rounds > then)
+          await until('every client has sent a request', () => rounds > then)
         },
         stop: async () => {
           running = false

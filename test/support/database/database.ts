@@ -6,10 +6,16 @@ import { migrate, prepareSchema, roleOf, type ServiceSchema } from '../../../con
 import { type Cluster, startCluster } from '../../../controller/database/private-cluster.js'
 
 const PASSWORD = 'only-for-tests'
-/** The sandbox's own memory, gone with it: a disk takes long over new files where hundreds went just before. The journal and the log stay on disk. */
+/**
+ * The sandbox's memory, which ends with it: a disk is slow with new files right after hundreds were deleted.
+ * The WAL and the log stay on disk.
+ */
 const MEMORY = { tablespace: 'memory', directory: '/dev/shm/krater-test-databases' } as const
 
-/** Where the PostgreSQL lives that all test files of a run share. @throws outside of a run: unit tests do without */
+/**
+ * The directory of the PostgreSQL that all test files of a run share. @throws outside of a run, because unit
+ * tests need none
+ */
 export function testDirectory(): string {
   const { KRATER_TEST_DIRECTORY: directory } = process.env
   if (directory === undefined) throw new Error('This test needs PostgreSQL and a sandbox: run it with npm test.')
@@ -25,7 +31,7 @@ async function startTestCluster(): Promise<Cluster> {
 }
 
 export type TestDatabase = {
-  /** One connection pool per service, as that service's own role. */
+  /** One connection pool per service, with that service's role. */
   of: (schema: ServiceSchema['schema']) => Database
   urlOf: (schema: ServiceSchema['schema']) => string
   administratorUrl: string
@@ -33,7 +39,7 @@ export type TestDatabase = {
   drop: () => Promise<void>
 }
 
-/** A fresh database with all tables, cloned from a template in some 50 ms. */
+/** A new database with all tables, cloned from a template in some 50 ms. */
 export async function createTestDatabase(): Promise<TestDatabase> {
   const cluster = await startTestCluster()
   const administrator = connect({ url: cluster.administratorUrl, applicationName: 'test', poolSize: 1 })

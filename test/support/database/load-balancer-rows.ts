@@ -15,7 +15,7 @@ import { loadBalancerCreateSchema } from '../../../controller/load-balancer/tree
 import { planObjects } from '../../../controller/load-balancer/tree/new-objects.js'
 import type { Change } from '../../../controller/load-balancer/tree/tree.js'
 
-/** The columns of load_balancer that the worker's tests look at. */
+/** The columns of load_balancer that the worker's tests read. */
 export type LoadBalancerRow = {
   id: string
   generation: number
@@ -33,7 +33,7 @@ export type LoadBalancerRow = {
   vip_port_id: string | null
 }
 
-/** The row of a load balancer that nobody has claimed yet; `columns` put it into any state, however a worker came to leave it. */
+/** The row of a load balancer without a claim; `columns` set any state, however a worker left it. */
 export async function insertLoadBalancer(database: Database, columns: Record<string, unknown> = {}): Promise<string> {
   const id = randomUUID()
   await database('load_balancer').insert({
@@ -54,7 +54,7 @@ export async function notify(database: Database, id: string): Promise<void> {
 
 const { load_balancer: config } = configurationSchema.parse({})
 
-/** Who asks for the changes of a test, as the history tells it. */
+/** The requester of a test's changes in the history. */
 const asked = (action: 'update' | 'delete', id: string): RequestDetail => ({
   ...{ action, object_type: 'loadbalancer', object_id: id, changes: {} },
   ...{ user_id: 'u', user_name: 'u', project_id: 'a'.repeat(32), request_id: 'req-test' },
@@ -62,7 +62,7 @@ const asked = (action: 'update' | 'delete', id: string): RequestDetail => ({
 
 /**
  * Changes a load balancer's tree as every accepted request does, with the API's own function.
- * @param body changes more than the generation, in the same transaction
+ * @param body makes further changes in the same transaction
  * @returns what the body returns
  */
 export const changeTree = <T>(

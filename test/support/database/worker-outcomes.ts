@@ -5,21 +5,24 @@ import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tr
 import { type Claim, claimDue } from '../../../controller/queue/claim.js'
 import { recordFault, settle } from '../../../controller/worker/settle.js'
 
-/** Leaves what a worker leaves that has brought a load balancer to its newest generation, with the worker's own function. */
+/**
+ * Leaves the state of a load balancer whose newest generation a worker has applied, with the worker's own
+ * function.
+ */
 export async function settleNewest(database: Database, id: string): Promise<void> {
   const { claim, tree } = await claimOne(database, id)
   const settled = await settle(database, claim, tree)
   if (settled !== 'settled') throw new Error(`load balancer ${id}: ${settled}`)
 }
 
-/** Leaves what a worker leaves whose attempt at the newest generation has failed. */
+/** Leaves the state of a load balancer whose newest generation a worker failed to apply. */
 export async function failNewest(database: Database, id: string, code: string): Promise<void> {
   const { claim, tree } = await claimOne(database, id)
   const seconds = await recordFault(database, claim, tree, { code, text: `It is ${code}.` })
   if (seconds === null) throw new Error(`load balancer ${id}: the claim was lost`)
 }
 
-/** As a worker claims what is due, but this one, whether it is due or not. */
+/** Claims as a worker does, but this load balancer, due or not. */
 async function claimOne(database: Database, id: string): Promise<{ claim: Claim; tree: LoadBalancerTree }> {
   const [due, order] = [sql`t.id = ${id}`, sql`t.id`]
   const [claim] = await claimDue(database, { table: 'load_balancer', due, order, owner: 'test', limit: 1 })

@@ -5,13 +5,16 @@ import { endTogether } from '../socket-pair.js'
 
 export type AmqpProxy = {
   port: number
-  /** From now on nothing that a client says reaches the server, while the client still hears it. */
+  /** From now on, nothing that a client sends reaches the server; the client still receives. */
   holdClients: () => void
-  /** For connections to come. */
+  /** For new connections. */
   letClientsSpeak: () => void
 }
 
-/** Stands between a client and a server on loopback, so that a test can stop the client's words at an instant of its choice. */
+/**
+ * A proxy between a client and a server on loopback, which lets a test block the client's messages at any
+ * moment.
+ */
 export async function startAmqpProxy(t: Test, target: number): Promise<AmqpProxy> {
   const sockets = new Set<Socket>()
   let held = false

@@ -6,12 +6,12 @@ import { promisify } from 'node:util'
 
 const run = promisify(execFile)
 
-/** A request that has waited so long is lost; on a busy machine one may well take a second. */
+/** A request without an answer for this long is lost; on a busy machine one may take a second. */
 const LOST_MS = 10_000
 
 export type InsideProcess = { pid: number; command: string; isFirst: boolean }
 
-/** What runs in an amphora, with the host's process ids. */
+/** The processes in an amphora, with the host's process ids. */
 export async function processesInside(namespace: string): Promise<InsideProcess[]> {
   const { stdout } = await run('ip', ['netns', 'pids', namespace], { timeout: 10_000 })
   return stdout
@@ -32,7 +32,7 @@ export async function processesInside(namespace: string): Promise<InsideProcess[
     })
 }
 
-/** kill -9; one that went with another that was killed before it is no fault. */
+/** kill -9. A process that died with another one is no fault. */
 export function killIfThere(pid: number): void {
   try {
     process.kill(pid, 'SIGKILL')
@@ -41,7 +41,7 @@ export function killIfThere(pid: number): void {
   }
 }
 
-/** Asks a URL again and again, from two clients, until stopped. */
+/** Sends requests to a URL from two clients until stopped. */
 export function startRequests(url: string): { answered: () => number; stop: () => Promise<string[]> } {
   const faults: string[] = []
   let answered = 0
@@ -65,7 +65,7 @@ export function startRequests(url: string): { answered: () => number; stop: () =
   }
 }
 
-/** One request over a connection of its own. @returns what is wrong with it; null when it is answered */
+/** Sends one request over a new connection. @returns what is wrong with the answer; null when nothing is */
 function request(url: string): Promise<string | null> {
   return new Promise(resolve => {
     const outgoing = get(url, { agent: false, timeout: LOST_MS }, response => {
@@ -73,7 +73,7 @@ function request(url: string): Promise<string | null> {
       response.on('end', () => resolve(response.statusCode === 200 ? null : `status ${response.statusCode}`))
       response.on('error', error => resolve(`cut off: ${error.message}`))
     })
-    outgoing.on('timeout', () => outgoing.destroy(new Error(`nothing for ${LOST_MS} ms`)))
+    outgoing.on('timeout', () => outgoing.destroy(new Error(`no answer for ${LOST_MS} ms`)))
     outgoing.on('error', error => resolve(`no answer: ${error.message}`))
   })
 }

@@ -9,7 +9,7 @@ export type Balancer = { id: string; name: string; url: string; poolId: string }
 
 type Shown = { provisioning_status: string; operating_status: string; fault?: { code: string; text: string } }
 
-/** What the crash tests do with load balancers, through the public API alone. */
+/** The actions of the crash tests on load balancers, through the public API alone. */
 export function balancersOf(api: ApiClient, vipSubnetId: string) {
   const call = async (method: string, path: string, body?: unknown) =>
     (await api.request('load-balancer', method, `${BASE}${path}`, body)) as Record<string, never>
@@ -31,7 +31,7 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
     }
   }
 
-  /** The one with this name; null when there is none. Throws when there are several. */
+  /** The load balancer with this name, or null. @throws Error when there are several */
   const find = async (name: string): Promise<Balancer | null> => {
     const { loadbalancers } = (await call('GET', `/loadbalancers?name=${name}`)) as unknown as {
       loadbalancers: { id: string; vip_address: string; listeners: unknown[]; pools: { id: string }[] }[]
@@ -40,7 +40,7 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
     const [found] = loadbalancers
     if (found === undefined) return null
     const poolId = found.pools[0]?.id
-    if (poolId === undefined || found.listeners.length !== 1) throw new Error(`half of ${name} was stored`)
+    if (poolId === undefined || found.listeners.length !== 1) throw new Error(`only part of ${name} was stored`)
     return { id: found.id, name, poolId, url: `http://${found.vip_address}/` }
   }
 
@@ -48,7 +48,7 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
     show,
     find,
 
-    /** A whole tree in one request. @param options of its pool */
+    /** Creates a whole tree in one request. @param options of its pool */
     create: async (name: string, sites: readonly Site[], options: object = {}): Promise<Balancer> => {
       const members = sites.map(site => memberOf(site))
       const pool = { name, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', members, ...options }
@@ -56,11 +56,11 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
       const loadbalancer = { name, vip_subnet_id: vipSubnetId, listeners: [listener] }
       await call('POST', '/loadbalancers', { loadbalancer })
       const found = await find(name)
-      if (found === null) throw new Error(`${name} was created and is not there`)
+      if (found === null) throw new Error(`${name} was created but does not exist`)
       return found
     },
 
-    /** Puts the pool's members as they are to be, all at once. */
+    /** Sets all members of the pool at once. */
     setMembers: async ({ poolId }: Balancer, sites: readonly Site[], weight = 1): Promise<void> => {
       await call('PUT', `/pools/${poolId}/members`, { members: sites.map(site => memberOf(site, weight)) })
     },
@@ -70,8 +70,8 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
     },
 
     /**
-     * Waits until the load balancer is ACTIVE and every one of the sites answers through its VIP, and no other one.
-     * @returns milliseconds that it took @throws Error when it took longer
+     * Waits until the load balancer is ACTIVE and each of the sites, and nothing else, answers through its VIP.
+     * @returns the milliseconds that it took @throws Error when it took longer
      */
     untilServing: async ({ id, url }: Balancer, sites: readonly Site[], seconds = 10): Promise<number> => {
       const started = performance.now()
@@ -101,7 +101,7 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
   }
 }
 
-/** Who answered, each once; what went wrong counts as an answerer of its own. */
+/** The members that answered, each once. Each fault counts as one more. */
 async function answersOf(url: string, requests: number): Promise<string[]> {
   const replies = await Promise.all(Array.from({ length: requests }, () => ask(url)))
   const words = replies.map(reply =>

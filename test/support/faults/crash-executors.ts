@@ -4,7 +4,7 @@ import type { OrderExecutor } from '../../../controller/key-manager/orders/outco
 import { executeKeyOrder } from '../../../controller/key-manager/orders/worker/key.js'
 import { executePairOrder } from '../../../controller/key-manager/orders/worker/pair.js'
 
-/** A key and, in the same transaction, something else, as certificates have it. */
+/** A key and, in the same transaction, something else, as certificate orders do. */
 const withMore: OrderExecutor = async (order, signal) => {
   const outcome = await executeKeyOrder(order, signal)
   if (outcome.kind !== 'made') return outcome
@@ -14,5 +14,5 @@ const withMore: OrderExecutor = async (order, signal) => {
   }
 }
 
-/** What workers do that are to be killed, and those that go on after them. */
+/** The executors of workers that are killed, and of those that continue. */
 export const CRASH_EXECUTORS = { key: withMore, asymmetric: executePairOrder, certificate: withMore }

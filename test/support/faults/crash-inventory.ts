@@ -12,7 +12,7 @@ const run = promisify(execFile)
 
 export type Databases = { loadBalancer: Database; network: Database }
 
-/** Connections to the tables of a running instance, as its services have them. */
+/** Connections to the tables of a running instance, with its services' roles. */
 export function openDatabases(t: Test, krater: Krater): Databases {
   const { database } = loadConfiguration(krater.directory, krater.environment)
   const open = (url: string | undefined) => {
@@ -33,8 +33,9 @@ type Expected = {
 }
 
 /**
- * What stands in the kernel, on disk and in the tables beside what the load balancers explain, each a list of words; the test's own ports (those that no
- * service of ours made) are left out. They are the same when nothing leaked and nothing is missing.
+ * What exists in the kernel, on disk and in the tables, and what the load balancers explain, each a list of
+ * words. The test's own ports (those that no service of ours made) are omitted. The lists are equal when
+ * nothing leaked and nothing is missing.
  */
 export async function takeInventory(
   krater: Krater,
@@ -71,7 +72,8 @@ export async function takeInventory(
   >('id', 'device_id', 'device_owner', 'name', 'ensured_name')
   const ours = ports.filter(port => port.ensured_name !== null)
   const interfaces = await new Fabric({ instance }).attachedPorts()
-  // An interface stands for each port but the VIP's, which the amphora carries on its base port; the users' ports have interfaces of the test's own.
+  // Each port has an interface, except a VIP's, which the amphora carries on its base port; the users' ports
+  // have interfaces of the test.
   const withInterface = ports.filter(port => port.device_owner !== 'Octavia').map(port => port.id)
   const health = await loadBalancer('amphora_health').pluck<string[]>('amphora_id')
   const allRows = await loadBalancer('amphora').pluck<string[]>('id')
@@ -107,7 +109,7 @@ async function explain({ loadBalancer, network }: Databases): Promise<Expected[]
   }))
 }
 
-/** Rows that a finished change has no business to leave. */
+/** Rows that a completed change must not leave. */
 async function leftRows(database: Database): Promise<string[]> {
   const { rows } = await database.raw(`
     SELECT 'deleted row of ' || kind || ' ' || id AS word FROM (

@@ -9,44 +9,47 @@ import { bundle } from '../worlds/programs.js'
 import { stepOf } from './named-statements.js'
 import { type Passing, startStatementProxy } from './statement-proxy.js'
 
-/** A process of the key manager; `firstLine` is what it printed when it was ready: an API its URL. */
+/** A process of the key manager; `firstLine` is what it printed when it was ready: for an API, its URL. */
 export type Running = { firstLine: string; kill: () => Promise<void> }
 
 /**
- * A place to kill at: a step before PostgreSQL sees it, or when it has happened and the process does not know it yet.
- * A step is named after the function that sends its statement, or `connect`, `begin`, `commit`.
+ * A place to kill a process: at a step before PostgreSQL gets it, or after the step when the process does not
+ * know it yet. A step is named after the function that sends its statement, or `connect`, `begin`, `commit`.
  */
 export type Kill = { step: string; at: Passing['at'] }
 
-/** Whose work a statement is, and when it is done. */
+/** When the work that a statement belongs to has begun, and when it is over. */
 export type Work = { hasBegun: () => Promise<boolean>; isOver: () => Promise<boolean> }
 
 export type CrashScene = {
-  /** Starts a process whose statements go through the scene. It is killed with the test. */
+  /** Starts a process whose statements pass through the scene. It is killed with the test. */
   start: (does: ProcessOrders['does']) => Promise<Running>
   /**
-   * Lets statements pass from now on, and kills the process at one of them; nothing of that passes.
-   * @param kill null to let it come to its end
-   * @param work `hasBegun` is true when what was just done belongs to the work that the process was given
-   * @returns the steps from the beginning of the work on
+   * Lets statements pass from now on, and kills the process at one of them, which does not pass.
+   * @param kill null to let the process finish
+   * @param work `hasBegun` is true when the last statement belongs to the work that the process was given
+   * @returns the steps from the beginning of the work
    * @throws Error when the step to kill at is never reached
    */
   killAt: (running: Running, kill: Kill | null, work: Work) => Promise<string[]>
 }
 
-/** The first step before it happens, and every step when it has happened and the process does not know it yet. */
+/** The first step before it happens, and every step after it happened, while the process does not know it yet. */
 export const killsAt = (steps: readonly string[]): Kill[] => [
   ...steps.slice(0, 1).map(step => ({ step, at: 'asked' as const })),
   ...steps.map(step => ({ step, at: 'answered' as const })),
 ]
 
-/** How the steps of a process differ from those that the test knows; nothing when they are the same. */
+/**
+ * The difference between the steps of a process and those that the test knows; empty lists when they are the
+ * same.
+ */
 export const differences = (seen: readonly string[], known: readonly string[]) => ({
   unknown: seen.filter(step => !known.includes(step)),
   missing: known.filter(step => !seen.includes(step)),
 })
 
-/** What `differences` finds in the same steps. */
+/** What `differences` returns for equal steps. */
 export const SAME = { unknown: [], missing: [] }
 
 /**
@@ -98,7 +101,7 @@ export async function createCrashScene(t: Test, databaseUrl: string, masterKey: 
         proxy.watch(() => new Promise(() => {}))
         return new Promise(() => {})
       }
-      // A process that was killed before may have asked what is answered now.
+      // A process killed earlier may have sent the request that is answered now.
       if (passing.at === 'answered') underWay = Math.max(0, underWay - 1)
       if (passing.at === 'answered' && begun) seen.push(step)
       return undefined

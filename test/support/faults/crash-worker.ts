@@ -21,7 +21,10 @@ export type TestWorker = {
   pid: number
   /** Everything that it has logged so far. */
   lines: WorkerLine[]
-  /** Calls `act` at once for the first line from now on that matches. Resolves with that line, or with null when the worker ends without one. */
+  /**
+   * Calls `act` at once for the first matching line from now on. Resolves with that line, or with null when the
+   * worker ends without one.
+   */
   at: (matches: (line: WorkerLine) => boolean, act?: () => void) => Promise<WorkerLine | null>
   signal: (signal: NodeJS.Signals) => void
   isAlive: () => boolean
@@ -29,7 +32,10 @@ export type TestWorker = {
   kill: () => Promise<void>
 }
 
-/** Starts a worker of the test's own beside those of the service. Resolves when it is ready. It dies with the test. */
+/**
+ * Starts a worker of the test besides those of the service. Resolves when it is ready. It is killed with the
+ * test.
+ */
 export async function startWorker(
   krater: Krater,
   settings: Readonly<Record<string, string>> = {},
@@ -42,7 +48,7 @@ export async function startWorker(
   output.on('line', text => {
     const line = parse(text)
     if (line === null) return
-    // A worker's errors are bugs, and without them a test that fails cannot be understood.
+    // A worker's errors are bugs, and a failed test cannot be understood without them.
     if (line.level >= ERROR) process.stderr.write(`${text}\n`)
     lines.push(line)
     for (const watch of watchers) watch(line)
@@ -80,7 +86,7 @@ export async function startWorker(
   }
 }
 
-/** The harness hands its environment to a child when it starts it. */
+/** The harness passes its environment to each child that it starts. */
 function startWith(krater: Krater, settings: Readonly<Record<string, string>>): ChildProcess {
   const before = { ...krater.environment }
   try {
@@ -99,7 +105,7 @@ function parse(text: string): WorkerLine | null {
   return { ...line, at: Date.parse(line.time) }
 }
 
-/** When one worker converged one load balancer. */
+/** One converge of one load balancer by one worker. */
 export type Converge = { loadBalancer: string; worker: number; fence: number; begin: number; end: number }
 
 /** The converges of several workers, in the order in which they began; one that was cut off ends with its worker's last line. */

@@ -7,13 +7,16 @@ import { endTogether } from '../socket-pair.js'
 export type DatabaseProxy = {
   /** The same database, reached through the proxy. */
   url: string
-  /** Breaks every connection and takes no new ones, as when PostgreSQL was killed. */
+  /** Breaks every connection and accepts no new ones, as when PostgreSQL was killed. */
   goAway: () => Promise<void>
   comeBack: () => Promise<void>
   stop: () => Promise<void>
 }
 
-/** Stands between a client and PostgreSQL's unix socket, so that a test can take the database away from one client alone. */
+/**
+ * A proxy between a client and PostgreSQL's Unix socket, which lets a test take the database away from one
+ * client alone.
+ */
 export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseProxy> {
   const target = decodeURIComponent(databaseUrl.split('host=')[1] ?? '')
   const directory = await mkdtemp(join(tmpdir(), 'krater-proxy-'))

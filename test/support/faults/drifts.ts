@@ -1,20 +1,20 @@
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED } from '../../../amphora-agent/apply/store.js'
 
-/** What a harm needs to know of the amphora that it is done to. */
+/** What a harm needs to know of its amphora. */
 export type Target = {
-  /** HAProxy's names. */
+  /** The names in HAProxy's configuration. */
   listener: string
   backend: string
   server: string
   /** The interface of the VIP, and the VIP with its prefix length. */
   nic: string
   vip: string
-  /** The network of members. */
+  /** The members' network. */
   route: string
 }
 
 const haproxy = (command: string) => `echo '${command}' | socat -t5 - UNIX:/run/krater/haproxy.sock`
-/** The oldest is the master. */
+/** The oldest process is the master. */
 const master = '$(pgrep -o -x haproxy)'
 const worker = '$(pgrep -n -x haproxy)'
 const agent = '$(pgrep -f [a]gent.mjs)'
@@ -22,7 +22,7 @@ const sshd = '$(pgrep -f [l]istener)'
 /** In a directory that may be emptied. */
 const fillDisk = 'cat /dev/zero >/var/tmp/fill 2>/dev/null || true'
 
-/** What somebody may do to an amphora behind the controller's back, as shell text for its root. */
+/** Harm done to an amphora behind the controller's back, as shell text for its root. */
 export const harms = {
   editFile: () => `sed -i s/roundrobin/source/ ${CURRENT_HAPROXY}`,
   deleteFile: () => `rm ${CURRENT_HAPROXY}`,

@@ -4,19 +4,19 @@ import { text } from 'node:stream/consumers'
 
 export type Passed = { method: string; path: string; token: string }
 
-/** What the proxy does with a request: passes it on, never answers, ends the connection, or answers itself. */
+/** What the proxy does with a request: forwards it, never answers, closes the connection, or answers itself. */
 export type Behaviour = 'pass' | 'hang' | 'drop' | { status: number; body: string }
 
 export type FaultyProxy = {
   url: string
-  /** What came in, in its order. */
+  /** The requests received, in order. */
   requests: Passed[]
-  /** What is done from now on. */
+  /** Sets the behaviour from now on. */
   behave: (behaviour: (passed: Passed) => Behaviour | Promise<Behaviour>) => void
   stop: () => Promise<void>
 }
 
-/** Stands before an HTTP service that a test makes unreliable. */
+/** A proxy before an HTTP service that a test makes unreliable. */
 export async function startFaultyProxy(target: string): Promise<FaultyProxy> {
   let behaviour: (passed: Passed) => Behaviour | Promise<Behaviour> = () => 'pass'
   const requests: Passed[] = []

@@ -4,18 +4,21 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { endTogether } from '../socket-pair.js'
 
-/** A statement, on one line, at its way through the proxy: `asked` before PostgreSQL sees it, `answered` before the client sees what came of it. */
+/**
+ * A statement, on one line, on its way through the proxy: `asked` before PostgreSQL gets it, `answered` before
+ * the client gets the result.
+ */
 export type Passing = { sql: string; at: 'asked' | 'answered' }
 
 export type StatementProxy = {
   /** The same database, reached through the proxy. */
   url: string
-  /** Called for every statement at both ends of its way, which goes on when this resolves. */
+  /** Called for every statement at both ends of its way; the statement continues when this resolves. */
   watch: (onPassing: (passing: Passing) => Promise<void> | void) => void
   stop: () => Promise<void>
 }
 
-/** Stands between a client and PostgreSQL's unix socket, so that a test can stop the world at every single statement. */
+/** A proxy between a client and PostgreSQL's Unix socket, which lets a test stop at each single statement. */
 export async function startStatementProxy(databaseUrl: string): Promise<StatementProxy> {
   const target = join(decodeURIComponent(databaseUrl.split('host=')[1] ?? ''), '.s.PGSQL.5432')
   const directory = await mkdtemp(join(tmpdir(), 'krater-statements-'))
@@ -42,7 +45,7 @@ export async function startStatementProxy(databaseUrl: string): Promise<Statemen
 
 type Frame = { type: string; bytes: Buffer }
 
-/** Messages of PostgreSQL's protocol, one by one, in their order, each handled to its end before the next. */
+/** Messages of PostgreSQL's protocol in order, each handled completely before the next. */
 function inFrames(socket: Socket, hasStartup: boolean, handle: (frame: Frame) => Promise<void>): void {
   let rest = Buffer.alloc(0)
   let isStarted = !hasStartup
@@ -83,7 +86,8 @@ function pass(client: Socket, upstream: Socket, tell: (passing: Passing) => Prom
     }
     upstream.write(bytes)
   })
-  // What PostgreSQL says about a statement is held back until it has said all: then either all or nothing reaches the client.
+  // PostgreSQL's messages about a statement are held back until all are there, so that either all or nothing
+  // reaches the client.
   inFrames(upstream, false, async ({ type, bytes }) => {
     held.push(bytes)
     const isOver = type === 'Z'

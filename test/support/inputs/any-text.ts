@@ -4,7 +4,7 @@ const FIRST_SURROGATE = 0xd800
 const SURROGATES = 0x800
 const LAST_CODE_POINT = 0x10ffff
 
-/** Any character of Unicode: all code points but the surrogates. */
+/** Any Unicode character: all code points except surrogates. */
 const character = fc.nat(LAST_CODE_POINT - SURROGATES).map(
   number => String.fromCodePoint(number < FIRST_SURROGATE ? number : number + SURROGATES),
   text => {
@@ -15,8 +15,8 @@ const character = fc.nat(LAST_CODE_POINT - SURROGATES).map(
 )
 
 /**
- * Text of any characters, as `fc.string({ unit: 'binary' })` makes it with the same distribution. That one first builds a table of a million
- * characters, which takes longer than most unit tests.
+ * Text of any characters, with the distribution of `fc.string({ unit: 'binary' })`, which first builds a table
+ * of a million characters and so takes longer than most unit tests.
  * @param lengths in characters
  */
 export const anyText = (lengths: { minLength?: number; maxLength?: number } = {}): fc.Arbitrary<string> =>

@@ -4,12 +4,12 @@ import { anyText } from './any-text.js'
 type Schema = Readonly<Record<string, unknown>>
 type Known = Readonly<Record<string, readonly unknown[]>>
 
-/** Text as HTTP can carry it: without halves of surrogate pairs. */
+/** Text that HTTP can carry: without lone surrogates. */
 export const wellFormed = (text: string): string => Buffer.from(text).toString()
 
 /**
- * Asserts that no request makes `attempt` throw, then asks on until the route has done its work, so that it is not chance that decides whether
- * it was tried in earnest.
+ * Asserts that no request makes `attempt` throw, then continues until the route succeeds, so that chance does
+ * not decide whether it was really tested.
  */
 export async function attemptUntilDone<Request>(
   request: fc.Arbitrary<Request>,
@@ -25,12 +25,12 @@ export async function attemptUntilDone<Request>(
 
 const MOST_FURTHER_TRIES = 1000
 
-/** Most attributes at once that need not be there: with all of them, hardly a body gets past the first rule. */
+/** Optional attributes set at once: with all of them, hardly any body gets past the first rule. */
 const MOST_OPTIONAL = 2
 
 /**
- * Values by a JSON Schema of the API's description, now and then something else.
- * @param known good values of attributes, by name, where the schema does not say it all
+ * Values that follow a JSON Schema of the API's description, and sometimes something else.
+ * @param known good values of attributes, by name, where the schema is too loose
  * @param schemas those that references name
  */
 export function arbitraryOf(
@@ -56,7 +56,7 @@ export function arbitraryOf(
     case 'boolean':
       return fc.boolean()
     case 'array':
-      // objects in lists are what makes a tree
+      // objects in lists make a tree
       return fc.array(of(schema.items), {
         minLength: Object(schema.items).type === 'object' ? 1 : Number(schema.minItems ?? 0),
         maxLength: 3,
@@ -94,7 +94,7 @@ function objectOf(schema: Schema, known: Known, schemas: Readonly<Record<string,
   const isRequired = (name: string) =>
     ALWAYS.includes(name) || (Array.isArray(schema.required) && schema.required.includes(name))
   const required = properties.map(([name]) => name).filter(isRequired)
-  // what a parent gives, and what hangs below, more often than the rest
+  // references to parents and nested children, more often than the rest
   const structural = properties.map(([name]) => name).filter(name => !isRequired(name) && STRUCTURE.includes(name))
   const optional = properties.map(([name]) => name).filter(name => !isRequired(name) && !STRUCTURE.includes(name))
   return fc
@@ -115,7 +115,7 @@ function goodValue(name: string, schema: Schema, known: Known, schemas: Readonly
   return values.length === 0 || isObject ? arbitraryOf(schema, known, schemas) : fc.constantFrom(...values)
 }
 
-/** What some other rule asks for. */
+/** Required by other rules. */
 const ALWAYS: readonly string[] = ['name', 'vip_subnet_id']
 
 const STRUCTURE: readonly string[] = [

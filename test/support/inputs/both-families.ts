@@ -4,8 +4,8 @@ import { type Krater, until } from '../worlds/krater.js'
 import { createTenantMachine, type TenantMachine } from '../worlds/tenant-machine.js'
 
 /**
- * Beside the web servers it asks each URL that it is told, again and again until it is told an empty line, and says after each request
- * how it went.
+ * Serves as the members, and sends requests to each URL that it is given until it gets an empty line. Prints
+ * the result of each request.
  */
 const PROGRAM = `const http = require('node:http')
 const [port, ...sites] = process.argv.slice(1)
@@ -49,8 +49,8 @@ const vipsOf = ({ vip_address, additional_vips }: Shown) => [
 const urlOf = (vip: string) => `http://${vip.includes(':') ? `[${vip}]` : vip}/`
 
 /**
- * Load balancers with VIPs and members of both families. A machine of the tenant stands on the network of the VIPs, where it asks each of them
- * without a pause, and on that of the members, where it serves one of each family. Gone at the end of the test.
+ * Load balancers with VIPs and members of both families. A machine of the tenant uses the VIPs without pause
+ * from their network, and serves one member of each family on the members' network. It ends with the test.
  */
 export async function createBothFamilies(t: Test, krater: Krater) {
   const [api, machine] = await Promise.all([krater.api(), createTenantMachine(t, krater, 'both')])
@@ -68,7 +68,7 @@ export async function createBothFamilies(t: Test, krater: Krater) {
   return {
     namespace: machine.namespace,
 
-    /** Its first VIP is of the one family, its second of the other. */
+    /** Its first VIP is of one family, its second of the other. */
     create: async (first: Family): Promise<BothBalancer> => {
       const [four, six] = vipLegs.map(({ subnetId }) => subnetId)
       const [vip_subnet_id, subnet_id] = first === 'four' ? [four, six] : [six, four]
@@ -83,10 +83,13 @@ export async function createBothFamilies(t: Test, krater: Krater) {
     isActive: async (balancer: BothBalancer) => (await show(balancer)).provisioning_status === 'ACTIVE',
     vipsShown: async (balancer: BothBalancer) => vipsOf(await show(balancer)),
 
-    /** From now on every VIP is asked, and what is heard counts; what was heard before does not. */
+    /** From now on, requests go to every VIP and only their results count. */
     ask: (balancers: readonly BothBalancer[]) => asking.begin(balancers.flatMap(({ vips }) => vips.map(urlOf))),
 
-    /** Waits until both members have answered by every VIP that is asked; then none is asked any more. @throws Error with what was heard instead */
+    /**
+     * Waits until both members have answered on every VIP in use; then the requests stop. @throws Error with
+     * the answers instead
+     */
     untilServing: async (balancers: readonly BothBalancer[], seconds: number): Promise<void> => {
       const silent = () =>
         balancers.flatMap(({ vips }) => vips).filter(vip => asking.heard(urlOf(vip)).answers.size < members.length)
@@ -97,7 +100,7 @@ export async function createBothFamilies(t: Test, krater: Krater) {
       asking.end()
     },
 
-    /** The longest time in milliseconds without an answer since `ask`, of each VIP. */
+    /** The longest time in milliseconds without an answer since `ask`, per VIP. */
     longestPauses: ({ vips }: BothBalancer) =>
       vips.map(vip => {
         const { longestMs, at } = asking.heard(urlOf(vip))
@@ -111,12 +114,12 @@ type Heard = { at: number; answers: Set<string>; faults: string[]; longestMs: nu
 async function startAsking(machine: TenantMachine, sites: readonly string[]) {
   const program = machine.start(PROGRAM, [`${PORT}`, ...sites])
   const { stdin, stdout } = program
-  if (stdin === null || stdout === null) throw new Error('the program of the tenant has no pipes')
+  if (stdin === null || stdout === null) throw new Error("the tenant's program has no pipes")
   let listening = 0
   const urls = new Map<string, Heard>()
   const heard = (url: string): Heard => {
     const news = urls.get(url)
-    if (news === undefined) throw new Error(`${url} was never asked`)
+    if (news === undefined) throw new Error(`${url} got no request`)
     return news
   }
   const end = () => stdin.write('\n')

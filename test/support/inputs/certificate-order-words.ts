@@ -7,24 +7,24 @@ import type { TestKeyManager } from '../clients/key-manager-api.js'
 import { pathOf } from '../worlds/order-worker.js'
 import { keyOf, NAMES } from './x509.js'
 
-/** A certificate request as orders carry it. */
+/** A certificate request, encoded as in orders. */
 export const csr = (kind: 'RSA 2048' | 'P-256' | 'P-384', dn = 'CN=csr.example') =>
   Buffer.from(
     encodePem('CERTIFICATE REQUEST', writeCertificateRequest(parseDistinguishedName(dn), keyOf(kind), NAMES)),
   ).toString('base64')
 
-/** What an order for a stored key asks for. */
+/** The meta of an order for a stored key. */
 export const storedMeta = (container_ref: string) => ({
   request_type: 'stored-key',
   container_ref,
   subject_dn: 'CN=s.example',
 })
 
-/** What the tests of certificate orders do again and again at a key manager. */
+/** What the tests of certificate orders often do with a key manager. */
 export function certificateOrderWords({ ask, database, store, url }: TestKeyManager) {
   const payloadOf = async (path: string): Promise<string> => (await ask('GET', `${path}/payload`)).text
 
-  /** Contents of the container of an order by their names. */
+  /** The secrets in the container of an order, by name. */
   async function resultOf(
     record: Json,
   ): Promise<{ container: Json; parts: Record<string, { secret: Json; payload: string }> }> {
@@ -61,7 +61,7 @@ export function certificateOrderWords({ ask, database, store, url }: TestKeyMana
     return { ref: String(made.body.container_ref), keyId }
   }
 
-  /** An order as it waits, without a worker that takes it. */
+  /** A waiting order, without a worker that claims it. */
   async function waiting(meta: Record<string, unknown>) {
     return {
       id: await quiet(meta),

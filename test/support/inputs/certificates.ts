@@ -7,7 +7,7 @@ import { fileOf } from './x509.js'
 /** PEM of both; the key is PKCS#8 without a passphrase. */
 export type Pair = { certificate: string; privateKey: string }
 
-/** Runs Debian's openssl. @returns what it wrote to its output */
+/** Runs Debian's openssl. @returns its output */
 export function opensslBytes(...args: string[]): Buffer {
   const { status, stdout, stderr } = spawnSync('openssl', args, { timeout: 20_000 })
   if (status !== 0) throw new Error(`openssl ${args.join(' ')}: ${stderr}`)
@@ -22,7 +22,7 @@ export type PairOptions = {
   issuer?: Pair
 }
 
-/** A new key with its certificate. @param options without an issuer it signs itself */
+/** A new key with its certificate. @param options self-signed without an issuer */
 export function makePair({ kind = 'ec', subject = '/CN=www.example.com', args = [], issuer }: PairOptions = {}): Pair {
   const privateKey = opensslBytes(
     ...['genpkey', '-algorithm'],
@@ -35,7 +35,7 @@ export function makePair({ kind = 'ec', subject = '/CN=www.example.com', args = 
   return { certificate, privateKey }
 }
 
-/** A PKCS#12 bundle without a passphrase. @param args of `openssl pkcs12 -export`, after which others do not count */
+/** A PKCS#12 bundle without a passphrase. @param args of `openssl pkcs12 -export`, which override the others */
 export function makeBundle({ certificate, privateKey }: Pair, args: string[] = [], passphrase = ''): Buffer {
   return opensslBytes(
     ...['pkcs12', '-export', '-in', fileOf(certificate), '-inkey', fileOf(privateKey)],
@@ -43,7 +43,7 @@ export function makeBundle({ certificate, privateKey }: Pair, args: string[] = [
   )
 }
 
-/** PEM of a revocation list, empty. */
+/** PEM of an empty revocation list. */
 export function makeRevocationList({ certificate, privateKey }: Pair): string {
   const settings = ['default_md = sha256', 'default_crl_days = 30']
   const files = [`database = ${fileOf('')}`, `crlnumber = ${fileOf('01\n')}`]
@@ -53,14 +53,14 @@ export function makeRevocationList({ certificate, privateKey }: Pair): string {
   ).toString()
 }
 
-/** The program of the inspecting thread as it is in the product: bundled. */
+/** The bundled program of the inspector thread, as in the product. */
 export async function buildInspectorThread(directory: string): Promise<string> {
   mkdirSync(directory, { recursive: true })
   const program = join(directory, 'inspector-thread.js')
   await build({
     entryPoints: [join(import.meta.dirname, '../../../controller/certificates/inspection/inspector-thread.ts')],
     ...{ outfile: program, bundle: true, platform: 'node', target: 'node20', format: 'esm' },
-    // So that it also runs where there are no packages.
+    // So that it runs without node_modules too.
     banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },
   })
   writeFileSync(join(directory, 'package.json'), '{"type":"module"}')

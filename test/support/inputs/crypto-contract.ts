@@ -6,7 +6,7 @@ import {
   type ProjectKey,
 } from '../../../controller/key-manager/crypto/backend.js'
 
-/** What every crypto back end promises. @param another a second master key that the back end knows */
+/** The contract of every crypto back end. @param another a second master key that the back end knows */
 export async function keepsCryptoContract(t: Test, backend: CryptoBackend, another: string): Promise<void> {
   const master = backend.firstMasterKeyId
   const keyFor = async (id: string): Promise<ProjectKey> => ({ id, ...(await backend.createProjectKey(master)) })
@@ -17,14 +17,14 @@ export async function keepsCryptoContract(t: Test, backend: CryptoBackend, anoth
   }
   const key = await keyFor('contract-1')
 
-  await t.test('what was encrypted comes back, also nothing at all and much', async t => {
+  await t.test('what was encrypted is decrypted, even empty or long', async t => {
     for (const plaintext of [Buffer.alloc(0), Buffer.from('hello'), Buffer.alloc(300_000, 7)]) {
       const sealed = await backend.encrypt(key, plaintext, 'here')
       t.ok((await backend.decrypt(key, sealed, 'here')).equals(plaintext), `${plaintext.length} bytes`)
     }
   })
 
-  await t.test('the same is never encrypted twice the same way', async t => {
+  await t.test('equal plaintexts have different ciphertexts', async t => {
     const plaintext = Buffer.from('a secret that is long enough to be found')
     const [one, other] = [await backend.encrypt(key, plaintext, 'here'), await backend.encrypt(key, plaintext, 'here')]
     t.notOk(one.equals(other))
@@ -32,7 +32,7 @@ export async function keepsCryptoContract(t: Test, backend: CryptoBackend, anoth
   })
 
   await t.test(
-    'another place, a change anywhere, a cut, another key: it does not open, and says nothing of why',
+    'with another place, any change, a cut or another key, nothing is decrypted, and the error gives no reason',
     async t => {
       const sealed = await backend.encrypt(key, Buffer.from('hello'), 'secret 1')
       const refused = async (what: string, opening: Promise<Buffer>) => {
@@ -51,10 +51,7 @@ export async function keepsCryptoContract(t: Test, backend: CryptoBackend, anoth
         await refused(`cut to ${length}`, backend.decrypt(key, sealed.subarray(0, length), 'secret 1'))
       }
       await refused('another key', backend.decrypt(await keyFor('contract-2'), sealed, 'secret 1'))
-      t.ok(
-        (await backend.decrypt(key, sealed, 'secret 1')).equals(Buffer.from('hello')),
-        'and the back end still works',
-      )
+      t.ok((await backend.decrypt(key, sealed, 'secret 1')).equals(Buffer.from('hello')), 'the back end still works')
     },
   )
 
@@ -66,7 +63,7 @@ export async function keepsCryptoContract(t: Test, backend: CryptoBackend, anoth
     await t.rejects(backend.encrypt(cut, Buffer.from('x'), 'here'), CannotOpen)
   })
 
-  await t.test('keys are all different, and go on after they were forgotten', async t => {
+  await t.test('keys are all different, and still work after the back end forgot them', async t => {
     const [one, other] = [await keyFor('contract-6'), await keyFor('contract-7')]
     t.notOk(one.wrapped.equals(other.wrapped))
     const sealed = await backend.encrypt(one, Buffer.from('hello'), 'here')
@@ -74,7 +71,7 @@ export async function keepsCryptoContract(t: Test, backend: CryptoBackend, anoth
     t.equal(String(await backend.decrypt(one, sealed, 'here')), 'hello')
   })
 
-  await t.test('a key is the same under another master key', async t => {
+  await t.test('a key stays the same under another master key', async t => {
     const old = await keyFor('contract-8')
     const sealed = await backend.encrypt(old, Buffer.from('hello'), 'here')
     const rewrapped = { id: 'contract-9', ...(await backend.rewrapProjectKey(old, another)) }
@@ -85,7 +82,7 @@ export async function keepsCryptoContract(t: Test, backend: CryptoBackend, anoth
     await t.rejects(backend.decrypt(mixed, sealed, 'here'), CannotOpen)
   })
 
-  await t.test('master keys are known, and known again', async t => {
+  await t.test('master keys are known, and known again after they are forgotten', async t => {
     t.equal(await backend.knowsMasterKey(master), true)
     t.equal(await backend.knowsMasterKey(another), true)
     t.equal(await backend.knowsMasterKey('nothing-of-that-name'), false)
@@ -99,11 +96,11 @@ export async function keepsCryptoContract(t: Test, backend: CryptoBackend, anoth
     )
     t.ok(error instanceof CryptoUnavailable)
     t.equal(error.status, 503)
-    t.match(error.reason, 'nothing-of-that-name', 'operators are told')
-    t.notMatch(error.message, 'nothing-of-that-name', 'callers are not')
+    t.match(error.reason, 'nothing-of-that-name', 'operators get the reason')
+    t.notMatch(error.message, 'nothing-of-that-name', 'callers do not')
   })
 
-  await t.test('many calls at once', async t => {
+  await t.test('many calls run at once', async t => {
     const keys = await Promise.all(Array.from({ length: 20 }, (_, at) => keyFor(`contract-many-${at}`)))
     const opened = await Promise.all(
       keys.map(async (each, at) => {

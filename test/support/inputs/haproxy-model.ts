@@ -4,7 +4,10 @@ import type { Backend, HaproxyPart, Server } from '../../../amphora-agent/protoc
 
 const sha256 = (value: unknown) => createHash('sha256').update(JSON.stringify(value)).digest('hex')
 
-/** A part whose skeleton depends on all but the servers, as the renderer's does; there is no tree to render it from. */
+/**
+ * A part whose skeleton depends on everything except the servers, as the renderer's does; there is no tree to
+ * render it from.
+ */
 export function part(backends: Backend[], skeleton = ''): HaproxyPart {
   const frame = [skeleton, backends.map(({ name, dynamic }) => [name, dynamic])]
   return { text: '', sha256: sha256([frame, backends]), skeletonSha256: sha256(frame), frontends: [], backends }
@@ -27,7 +30,7 @@ export const server = (number: number, changes: Partial<Server> = {}): Server =>
   ...changes,
 })
 
-/** The servers that one worker has, by path. */
+/** The servers of one worker, by path. */
 export type Model = Map<
   string,
   { number: number; address: string; port: number; weight: number; maintenance: boolean; checked: boolean }
@@ -51,7 +54,10 @@ export function modelOf({ backends }: HaproxyPart): Model {
   )
 }
 
-/** A model of HAProxy's runtime socket, as far as the agent uses it: what it answered when tried. Independent of the agent, which it judges. */
+/**
+ * A model of HAProxy's runtime socket as far as the agent uses it, from its real answers. Independent of the
+ * agent, which it judges.
+ */
 export function obey(model: Model, text: string): RuntimeCommand['expect'] | string {
   const [verb, object, path = '', ...rest] = text.split(' ')
   const known = model.get(path)
@@ -97,7 +103,7 @@ export function obey(model: Model, text: string): RuntimeCommand['expect'] | str
   }
 }
 
-/** What `show servers state` says of it. */
+/** The answer to `show servers state`. */
 export function dump(model: Model): string {
   const lines = [...model].map(([path, { number, address, port, weight, maintenance }]) => {
     const [backendName, name] = path.split('/')

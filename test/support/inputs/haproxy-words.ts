@@ -1,9 +1,12 @@
 /**
- * HAProxy's own rules of quoting, written from its manual and apart from the writer: how a file falls into lines and words, a log format into
- * text and expressions, and an expression into fetches and arguments.
+ * HAProxy's quoting rules, written from its manual and independent of the writer: how a file splits into lines
+ * and words, a log format into text and expressions, and an expression into fetches and arguments.
  */
 
-/** The words of every line, comments and empty lines left out. @throws Error for a quote that is not closed, and where HAProxy expands its environment */
+/**
+ * The words of every line, without comments and empty lines. @throws Error for an unclosed quote, and where
+ * HAProxy expands its environment
+ */
 export function parseConfiguration(text: string): string[][] {
   return text
     .split(/\r\n|\r|\n/)
@@ -43,14 +46,14 @@ function wordsOf(line: string): string[] {
   return word === null ? words : [...words, word]
 }
 
-/** What HAProxy makes of a word: text, a format of text and expressions, or an expression. */
+/** What a word means to HAProxy: text, a format of text and expressions, or an expression. */
 export type Meaning =
   | string
   | { format: (string | { expression: Call[] } | { variable: string })[] }
   | { expression: Call[] }
 type Call = { name: string; arguments: string[] }
 
-/** Every line by what its words mean where they stand. */
+/** The meaning of every word, line by line. */
 export const meaningOf = (text: string): Meaning[][] => parseConfiguration(text).map(meaningOfLine)
 
 function meaningOfLine(words: string[]): Meaning[] {
@@ -72,7 +75,7 @@ function meaningOfLine(words: string[]): Meaning[] {
   })
 }
 
-/** `%%` is a percent sign, `%[...]` an expression, and whatever else follows one a variable. */
+/** `%%` is a percent sign, `%[...]` an expression; anything else after a percent sign is a variable. */
 function formatOf(word: string): (string | { expression: Call[] } | { variable: string })[] {
   const parts: (string | { expression: Call[] } | { variable: string })[] = []
   let literal = ''
@@ -95,7 +98,7 @@ function formatOf(word: string): (string | { expression: Call[] } | { variable: 
         at = end
       } else {
         const name = /^[A-Za-z]+/.exec(word.slice(start))?.[0]
-        if (name === undefined) throw new Error(`A percent sign that means nothing: ${word}`)
+        if (name === undefined) throw new Error(`A percent sign without a meaning: ${word}`)
         parts.push({ variable: flags + name })
         at = start + name.length - 1
       }
@@ -105,7 +108,7 @@ function formatOf(word: string): (string | { expression: Call[] } | { variable: 
   return parts
 }
 
-/** The place of the bracket that ends an expression: one outside of quotes and parentheses. */
+/** The place of the bracket that ends an expression: the first outside quotes and parentheses. */
 function endOfExpression(word: string, from: number): number {
   let depth = 0
   let quoted = false
@@ -123,7 +126,7 @@ function expressionOf(text: string): Call[] {
   const calls: Call[] = []
   for (let at = 0; at < text.length; at++) {
     const name = /^[A-Za-z0-9_.]+/.exec(text.slice(at))?.[0]
-    if (name === undefined) throw new Error(`No expression: ${text}`)
+    if (name === undefined) throw new Error(`Not an expression: ${text}`)
     at += name.length
     const call: Call = { name, arguments: [] }
     if (text[at] === '(') {
@@ -132,7 +135,7 @@ function expressionOf(text: string): Call[] {
       at = end + 1
     }
     calls.push(call)
-    if (at < text.length && text[at] !== ',') throw new Error(`No expression: ${text}`)
+    if (at < text.length && text[at] !== ',') throw new Error(`Not an expression: ${text}`)
   }
   return calls
 }
@@ -154,7 +157,7 @@ function argumentsOf(text: string, from: number): { values: string[]; end: numbe
   throw new Error(`Arguments are not closed: ${text}`)
 }
 
-/** The words of keepalived's configuration, line by line, comments left out. */
+/** The words of keepalived's configuration, line by line, without comments. */
 export const keepalivedWords = (text: string): string[][] =>
   text
     .split('\n')

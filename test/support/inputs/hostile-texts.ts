@@ -7,10 +7,10 @@ import { nastyText, type StringField } from '../../golden/hostile.js'
 import { someFacts } from '../../golden/models.js'
 import { parseConfiguration } from './haproxy-words.js'
 
-/** As regular expressions, these have a second ACL. */
+/** As regular expressions, these need a second ACL. */
 const LABORIOUS = [`/*'*`, '%{+Q}r%{+Q}r', '(a+)+(a+)+(a+)+$']
 
-/** The lines of the configuration that a harmless value leads to; a field has few such values. */
+/** The configuration lines of a harmless value; a field has few such values. */
 function createHarmlessShape({ harmless, treeWith }: StringField): (text: string) => string[] {
   const shapes = new Map<string, string[]>()
   return text => {

@@ -5,21 +5,21 @@ import { IPV6_SUBNET, REF } from './load-balancer-options.js'
 
 /** One string field in one of its contexts. */
 export type InjectionCase = {
-  /** As `stringLeaves` names it. */
+  /** As named by `stringLeaves`. */
   field: string
   about: string
-  /** Attributes of the object, with the text among them. */
+  /** Attributes of the object, including the text. */
   body: (text: string) => Json
-  /** A text without any meaning of its own that leads to the same structure. */
+  /** A text without special meaning that gives the same structure. */
   harmless: (text: string) => string
-  /** Texts that must be taken and that must be refused. */
+  /** Texts that must be accepted and that must be refused. */
   takes: readonly string[]
   refuses: readonly string[]
-  /** Around fragments, so that they come further than the first look. */
+  /** Frames for fragments, so that they get past the first checks. */
   frames: readonly ((fragment: string) => string)[]
-  /** Whether it stands in a configuration. */
+  /** Whether the text appears in a configuration. */
   rendered: boolean
-  /** What stands there. */
+  /** What appears there. */
   means: (text: string) => string
   token: 'member' | 'admin'
   /** Statuses of refusals. */
@@ -46,7 +46,7 @@ function aCase(field: string, change: Partial<InjectionCase> = {}): InjectionCas
   }
 }
 
-/** What HAProxy would take for syntax, if it got through. */
+/** What HAProxy would read as syntax if it got through. */
 const SYNTAX = [
   `a' b "c" # d`,
   '%[src] %{+Q}r %%',
@@ -61,7 +61,7 @@ const freeText = (field: string, change: Partial<InjectionCase> = {}) =>
   aCase(field, { takes: [SYNTAX.join(' '), LINES.join(' ')], refuses: ['\0'], ...change })
 const tag = (field: string, attribute: string) => freeText(field, { body: text => ({ [attribute]: [text] }) })
 
-/** Taken with anything and without effect: a child belongs to the project of its load balancer. */
+/** Accepted with any value and without effect: a child belongs to the project of its load balancer. */
 const ofParent = (singular: string): InjectionCase[] =>
   ['project_id', 'tenant_id'].map(name =>
     freeText(`${singular}.${name}`, { takes: ['a\nb', '%[src]', `'"#\\`], refuses: ['\0', 'x'.repeat(37)] }),
@@ -72,7 +72,7 @@ const described = (singular: string, names: readonly string[]): InjectionCase[] 
   tag(`${singular}.tags[]`, 'tags'),
 ]
 
-/** Taken by the API for other providers; the amphora provider has no TLS of its own. */
+/** Accepted by the API for other providers; the amphora provider has no TLS. */
 const tls = (field: string, body: (text: string) => Json): InjectionCase =>
   aCase(field, { body, harmless: () => '', refuses: [...SYNTAX, ...LINES], refusals: [400, 501] })
 
@@ -121,7 +121,7 @@ const COOKIE_REFUSES = ['', 'a b', 'a"b', 'a\\b', 'a;b', 'a,b', 'a)b', 'a=b', '{
 
 const persistence = (type: string) => (cookie_name: string) => ({ session_persistence: { type, cookie_name } })
 
-/** Between double quotes a value may hold blanks; the quotes are not part of it. */
+/** A value between double quotes may contain blanks; the quotes are not part of it. */
 const inner = (text: string) => /^"(.*\S.*)"$/.exec(text)?.[1] ?? text
 
 const VALUE_TAKES = [`it's#$HOME\\%[src]{}`, `"a b ' # $HOME"`, '--', '-i', '-f', '"a"b"', ');deny', '"${HOME}"']
@@ -152,7 +152,7 @@ function ruleValues(): InjectionCase[] {
       means: same,
     })
   return [
-    // a rule that names a port looks at the whole header
+    // a rule with a port reads the whole header
     ...ANY_COMPARISON.map(compare =>
       plain('HOST_NAME', compare, {
         harmless: text => (/:\d+$/.test(inner(text)) ? 'qqharmlessqq:80' : 'qqharmlessqq'),
@@ -160,7 +160,7 @@ function ruleValues(): InjectionCase[] {
     ),
     ...ANY_COMPARISON.map(compare => plain('PATH', compare, {})),
     plain('FILE_TYPE', 'EQUAL_TO', { means: text => inner(text).replace(/^\./, '') }),
-    // a value with a comma is looked for in the whole header
+    // a value with a comma is matched against the whole header
     ...ANY_COMPARISON.map(compare =>
       plain('HEADER', compare, { harmless: text => (inner(text).includes(',') ? 'qq,harmless' : 'qqharmlessqq') }),
     ),
@@ -218,7 +218,7 @@ const CODES_REFUSED = [
   '200#',
 ]
 
-/** A case for every string field, several where it is written in several ways. */
+/** A case for every string field, or several if it is written in several ways. */
 export const injectionCases: readonly InjectionCase[] = [
   ...described('loadbalancer', ['name', 'description']),
   project('project_id'),

@@ -7,14 +7,14 @@ import { anyText } from './any-text.js'
 import { attemptUntilDone, wellFormed } from './arbitrary-input.js'
 import { keyManagerRoutes, type Route } from './key-manager-routes.js'
 
-/** A caller who may do everything within the own project. */
+/** A caller who may do everything within OWN. */
 export const everyRole = tokenOf('member,admin,creator,observer,audit,key-manager:service-admin,reader')
 
 export const text = anyText({ maxLength: 40 }).map(wellFormed)
 
 const longText = fc.constantFrom('', ' ', '\0', 'x'.repeat(256), 'x'.repeat(20_000), '%', '\\', "'; --", '\ud800', '😀')
 
-/** Mostly the value meant, now and then anything. */
+/** Mostly the intended value, sometimes anything. */
 export const mostly = (value: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
   fc.oneof(
     { weight: 30, arbitrary: value },
@@ -23,7 +23,7 @@ export const mostly = (value: fc.Arbitrary<unknown>): fc.Arbitrary<unknown> =>
     { weight: 1, arbitrary: fc.constant(null) },
   )
 
-/** An object whose members are mostly what is meant. */
+/** An object whose members mostly have the intended values. */
 export const record = (fields: Record<string, fc.Arbitrary<unknown>>, requiredKeys: string[] = []) =>
   fc.record(Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, mostly(value)])), { requiredKeys })
 
@@ -88,24 +88,24 @@ const refusal = z.union([fault, versionFault])
 
 export type Family = {
   api: TestKeyManager
-  /** Of the routes' paths. */
+  /** Matches the routes' paths. */
   pattern: RegExp
-  /** Routes that are tried after all others, because they take away what those need. */
+  /** Routes that run after all others, because they remove what those need. */
   last: readonly Route[]
-  /** Bodies by what routes look like; the first that fits counts. */
+  /** Bodies by pattern of the route; the first that matches counts. */
   bodies: readonly (readonly [RegExp, fc.Arbitrary<unknown>])[]
-  /** What stands in the place of a parameter, by its name or by the segment before it. */
+  /** Values of a path parameter, by its name or by the segment before it. */
   present: Readonly<Record<string, readonly string[]>>
-  /** Requests that do their work for sure, where chance seldom meets all that it takes. */
+  /** Requests that certainly succeed, for routes where chance rarely meets all conditions. */
   certain: Readonly<Partial<Record<Route, { path: string; sent: { body?: unknown } }>>>
 }
 
-/** What goes comes late, so that the others find something. */
+/** Deletions come late, so that the others find something. */
 const METHODS: readonly string[] = ['GET', 'PUT', 'PATCH', 'POST', 'DELETE']
 
 /**
- * Tries every route of a family with any path, query, header and body: never an answer of 5xx, each refusal in its shape, and each route does its
- * work at least once.
+ * Calls every route of a family with any path, query, header and body: never an answer of 5xx, each refusal in
+ * its format, and each route succeeds at least once.
  */
 export function tryFamily(t: Test, { api, pattern, last, bodies, present, certain }: Family): void {
   const placeOf = (route: Route) => METHODS.indexOf(route.split(' ')[0] ?? '') + 10 * last.indexOf(route)
@@ -159,7 +159,7 @@ export function tryFamily(t: Test, { api, pattern, last, bodies, present, certai
     })
   }
 
-  t.test('every route has done its work at least once', async t => {
+  t.test('every route succeeds at least once', async t => {
     t.ok(routes.length > 0, `${routes.length} routes`)
     t.same(
       routes.filter(route => !succeeded.has(route)),

@@ -1,16 +1,17 @@
 /**
- * Who may do what in the key manager, written down for the tests: nothing here comes from the code that decides.
+ * Who may do what in the key manager, written down for the tests and independent of the code that decides.
  *
- * A rule is a list of alternatives, each a list of what must hold together: one of some roles (`admin creator`), and
+ * A rule is a list of alternatives, each a list of conditions that must all hold: one of some roles (`admin
+ * creator`), and
  * - P: the caller's project owns the object
- * - C: the caller made it
+ * - C: the caller created it
  * - pub: its ACL leaves it to the project
  * - A: its ACL lists the caller
- * - anyone: nothing more than a token for a project
+ * - anyone: only a token for a project
  */
 type Rule = readonly string[]
 
-/** Under the older rules and under the newer ones. */
+/** Under the older and the newer rules. */
 type Row = { legacy: Rule; new: Rule }
 
 const FIVE = 'admin creator observer audit key-manager:service-admin'
@@ -111,7 +112,7 @@ export const RIGHTS: Readonly<Record<string, Row>> = {
   'POST /v1/cas/:id/set-global-preferred': SERVICE_ADMIN,
 }
 
-/** A caller and what the object is to it. */
+/** A caller and its relation to the object. */
 export type Case = {
   role: string
   isOfProject: boolean
@@ -138,7 +139,7 @@ const holds = (alternative: string, { role, isOfProject, isCreator, leavesItToPr
     }
   })
 
-/** Whether the table lets a caller do what a route does. */
+/** Whether the table allows a caller to call a route. */
 export function isAllowed(policy: 'union' | 'legacy' | 'new', route: string, what: Case): boolean {
   const row = RIGHTS[route]
   if (row === undefined) throw new Error(`${route} has no row.`)

@@ -5,7 +5,7 @@ import type { Operation } from '../../../controller/key-manager/rights.js'
 /** Method and path, such as `GET /v1/secrets/:id`. */
 export type Route = string
 
-/** Every route that needs a token, and the right that it names. */
+/** Every route that needs a token, with the right that it names. */
 export const keyManagerRoutes: ReadonlyMap<Route, Operation> = new Map(
   [...versionRoutes, ...projectRoutes(true)].flatMap(route =>
     'right' in route ? [[`${route.method} ${route.path}`, route.right] as const] : [],

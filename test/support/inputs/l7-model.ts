@@ -74,7 +74,7 @@ function matches({ type, compareType, key, value }: L7RuleNode, { path, headers 
 
 const COMPARE_TYPES = ['REGEX', 'STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO'] as const
 
-/** Few values, so that they often meet. */
+/** Few values, so that they often match. */
 const VALUES = {
   HOST_NAME: ['a.x', 'B.x', 'x', 'a'],
   PATH: ['/', '/a', '/a/b', 'b.jpg', 'a'],

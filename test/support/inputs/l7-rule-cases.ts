@@ -32,7 +32,7 @@ const cookie = (compareType: L7RuleNode['compareType'], value: string, key = 'ki
   ...{ type: 'COOKIE' as const, compareType, key, value },
 })
 
-/** Rules of every type and way to compare, with requests that match and that do not. */
+/** Rules of every type and comparison, with requests that match and requests that do not. */
 export const ruleCases: RuleCase[] = [
   {
     rule: host('EQUAL_TO', 'WWW.example.org'),
@@ -131,7 +131,7 @@ export const ruleCases: RuleCase[] = [
   { rule: cookie('ENDS_WITH', 'b'), matches: [withCookies('kind=ab')], misses: [withCookies('kind=bc')] },
   { rule: cookie('CONTAINS', 'b'), matches: [withCookies('kind=abc')], misses: [withCookies('kind=ac; x=b')] },
   { rule: cookie('REGEX', '^[0-9]{2}$'), matches: [withCookies('kind=42')], misses: [withCookies('kind=423')] },
-  // what means something to HAProxy, a log format or a shell stands for itself
+  // what is special to HAProxy, a log format or a shell is taken literally
   ...['-i', '}', '{', '#', '%[src]', '%41', `it's`, '"', '\\', '$HOME', '-m', '--', 'if', '||', '!', '*', 'or'].flatMap(
     (text): RuleCase[] => [
       {

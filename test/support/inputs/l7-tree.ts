@@ -2,7 +2,10 @@ import { tokenOf } from '../clients/callers.js'
 import { at, idIn } from '../clients/json-answers.js'
 import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
-/** A load balancer of the noop provider with an HTTP listener and two pools, and short ways to ask for L7 policies and rules. */
+/**
+ * A load balancer of the noop provider with an HTTP listener and two pools, and shortcuts for L7 policies and
+ * rules.
+ */
 export async function makeL7Tree(api: TestApi, project?: string) {
   const token = project === undefined ? undefined : tokenOf('member', project)
   const ask = (method: string, path: string, body?: object) => api.ask(method, `/v2/lbaas/${path}`, body, token)
@@ -36,7 +39,7 @@ export async function makeL7Tree(api: TestApi, project?: string) {
     policy: (l7policy: object) => ask('POST', 'l7policies', { l7policy: { listener_id: listener, ...l7policy } }),
     rule: (policy: string, rule: object = { type: 'PATH', compare_type: 'STARTS_WITH', value: '/a' }) =>
       ask('POST', `l7policies/${policy}/rules`, { rule }),
-    /** The positions of the listener's policies that are not under deletion, by name. */
+    /** The positions of the listener's policies that are not being deleted, by name. */
     order: async () => {
       const rows = await api
         .database('l7_policy')

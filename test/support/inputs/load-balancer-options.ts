@@ -2,7 +2,7 @@ import type { Test } from 'tap'
 import type { Json, Reply } from '../clients/json-answers.js'
 import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
-/** A subnet that the noop network driver takes for one of IPv6. */
+/** A subnet that the noop network driver treats as IPv6. */
 export const IPV6_SUBNET = '00000006-1111-4111-8111-111111111111'
 /** A reference to a certificate. */
 export const REF = 'https://keys.test/v1/secrets/9691cd7d-d516-4a8e-902e-112909ae987d'
@@ -12,7 +12,7 @@ export const NOOP = { providers: ['noop_driver'], settings: { default_provider: 
 export const OWASP_B = /^TLS_AES_128_GCM_SHA256:.*:DHE-RSA-CHACHA20-POLY1305$/
 export const INVALID = /^Validation failure: /
 
-/** Requests about one load balancer: `make` fails the test unless it succeeds, `tryTo` answers whatever comes. */
+/** Requests about one load balancer: `make` fails the test unless it succeeds, `tryTo` returns any answer. */
 export async function workshop(api: TestApi, loadbalancer: object = {}) {
   let port = 1000
   const tryTo = (kind: string, body: object) => api.ask('POST', `/v2/lbaas/${kind}s`, { [kind]: body })
@@ -33,7 +33,7 @@ export async function workshop(api: TestApi, loadbalancer: object = {}) {
   return { lb, tryTo, make, listener, pool, made, put }
 }
 
-/** A body, and the text of its refusal (400) or what the answer holds. */
+/** A body, and the text of its refusal (400) or the expected part of the answer. */
 export type Row = readonly [body: object, expected: RegExp | object]
 
 export function check(t: Test, kind: string, reply: Reply, [body, expected]: Row, success: number): void {

@@ -5,7 +5,7 @@ import type { Right } from '../../../controller/load-balancer/schema/rights.js'
 /** Method and path, such as `GET /lbaas/pools/:id`. */
 export type Route = string
 
-/** Every route that asks for a right, by method and path. */
+/** Every route that needs a right, by method and path. */
 export const loadBalancerRoutes: ReadonlyMap<Route, LoadBalancerRoute & { right: Right }> = new Map(
   ROUTES.flatMap(route =>
     'open' in route || route.right === 'any token'

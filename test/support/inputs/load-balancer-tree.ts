@@ -36,7 +36,7 @@ export async function makeTree(api: TestApi, applied = true) {
 
 export type Tree = Awaited<ReturnType<typeof makeTree>>
 
-/** provisioning_status of each object, `gone` for what is not found. */
+/** provisioning_status of each object, `gone` if it is not found. */
 export async function statuses(api: TestApi, tree: Tree): Promise<Record<keyof Tree, string>> {
   const paths = {
     lb: `loadbalancers/${tree.lb}`,

@@ -1,4 +1,4 @@
-/** A whole number from 0 to below. */
+/** An integer from 0 up to, but not including, `below`. */
 export type Random = (below: number) => number
 
 /** Mulberry32: the same numbers for the same seed. */

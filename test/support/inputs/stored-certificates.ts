@@ -1,7 +1,7 @@
 import type { ApiClient } from '../../../controller/cli/api-client.js'
 import { makeBundle, makePair, makeRevocationList } from './certificates.js'
 
-/** References to what a user has stored, as listeners and pools take them. */
+/** References to what a user has stored, as listeners and pools accept them. */
 export type StoredCertificates = {
   /** To a certificate container. */
   container: string
@@ -12,7 +12,7 @@ export type StoredCertificates = {
   revocationList: string
 }
 
-/** Stores a certificate in both ways, its authority and the authority's revocation list. */
+/** Stores a certificate in both forms, its authority and the authority's revocation list. */
 export async function storeCertificates(client: ApiClient): Promise<StoredCertificates> {
   const root = makePair({ subject: '/CN=root' })
   const web = makePair({ issuer: root })

@@ -10,11 +10,11 @@ export type StringLeaf = {
   collection: string
   attribute: string
   onUpdate: boolean
-  /** The attribute with this text there. */
+  /** The attribute's value with this text in its place. */
   valueWith: (text: string) => unknown
 }
 
-/** Every text that a request may carry, from the attributes of all resources. */
+/** Every text that a request may contain, from the attributes of all resources. */
 export function stringLeaves(): StringLeaf[] {
   return Object.entries(RESOURCES).flatMap(([collection, { resource }]) =>
     Object.entries(resource.attributes).flatMap(([attribute, { type, input }]) =>

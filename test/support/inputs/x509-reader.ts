@@ -3,13 +3,16 @@ import { readCertificateRequest } from '../../../controller/x509/certificate-req
 import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
 import { readPrivateKey } from '../../../controller/x509/private-key.js'
 
-/** Something to be read as if a tenant had sent it; `base64` is of its bytes. */
+/** Input to read as if a tenant had sent it, with its bytes in base64. */
 export type ToRead = { name: string; as: 'request' | 'private key' | 'subject'; base64: string }
 
-/** What came of it: `outcome` is the refusal, or `accepted`; time is the processor’s, memory is the most that the process had until then, in megabytes. */
+/**
+ * The result: `outcome` is the refusal, or `accepted`; time is CPU time, memory is the process's peak so far,
+ * in megabytes.
+ */
 export type WasRead = { name: string; outcome: string; milliseconds: number; megabytes: number }
 
-/** A process that reads a list of ToRead from standard input, and prints a WasRead for each as soon as it is done. */
+/** A process that reads a list of ToRead from standard input, and prints a WasRead for each at once. */
 for (const { name, as, base64 } of JSON.parse(readFileSync(0, 'utf8')) as ToRead[]) {
   const bytes = Buffer.from(base64, 'base64')
   const before = process.cpuUsage()

@@ -116,7 +116,7 @@ export const NAMES: GeneralName[] = [
 ]
 export const SUBJECT = 'CN=www.example.com,O=Müller & Söhne\\, Köln,C=DE'
 
-/** What is said of something that is refused; 'accepted' when it is not. Anything but a refusal is thrown. */
+/** The message of a refusal; 'accepted' without one. Any other error is thrown. */
 export const refusal = (body: () => unknown): string => {
   try {
     body()

@@ -2,7 +2,7 @@ import type { ExternalIdentity } from '../../../controller/identity/external/ext
 import { createExternalValidator, type ExternalValidator } from '../../../controller/identity/external/validator.js'
 import { createLog, type Logger } from '../../../controller/log/log.js'
 
-/** The user `krater` of the default domain on the project `service`, at a Keystone; some settings otherwise. */
+/** The user `krater` of the default domain on the project `service`, at a Keystone, with settings to override. */
 export const externalIdentityAt = (url: string, settings: Partial<ExternalIdentity> = {}): ExternalIdentity => ({
   url,
   credentials: {
@@ -20,7 +20,7 @@ export const externalIdentityAt = (url: string, settings: Partial<ExternalIdenti
   ...settings,
 })
 
-/** A validator, which logs nothing unless it is given a log. */
+/** A validator, which logs nothing unless it gets a log. */
 export const validatorAt = (
   url: string,
   settings: Partial<ExternalIdentity> = {},

@@ -13,15 +13,15 @@ type Handler = (request: IncomingMessage, response: ServerResponse, body: string
 export type FakeKeystone = {
   /** Ends in /v3. */
   url: string
-  /** How often each operation was asked for. */
+  /** How often each operation was called. */
   asked: { login: number; validate: number }
   connections: () => number
   /** The queries of validations. */
   queries: string[]
-  /** What answers; may be replaced at any time. */
+  /** The handlers of requests; may be replaced at any time. */
   login: Handler
   validate: Handler
-  /** Own tokens that were given out, all of which it accepts. */
+  /** Own tokens issued so far, all of which it accepts. */
   given: Set<string>
   /** Stops listening, and closes every connection. */
   stop: () => Promise<void>
@@ -31,7 +31,7 @@ export type FakeKeystone = {
 
 const project = { id: 'p1', name: 'service', domain: { id: 'default', name: 'Default' } }
 
-/** The document of a good token of a member, with other members instead. */
+/** The document of a valid token of a member, with some members replaced. */
 export const tokenDocument = (members: object = {}, lifeSeconds = 3600) => ({
   token: {
     methods: ['password'],
@@ -55,7 +55,8 @@ export const notFound: Handler = (_, response) =>
   answer(response, 404, { error: { code: 404, title: 'Not Found', message: 'Could not find token.' } })
 
 /**
- * A Keystone that knows every token that begins with `good`, and can be told to misbehave. Stopped at the end of the test.
+ * A Keystone that knows every token that begins with `good`, and can be told to misbehave. It stops at the end
+ * of the test.
  * @param tls certificate and key, to serve HTTPS
  */
 export async function startFakeKeystone(t: Test, tls?: { cert: string; key: string }): Promise<FakeKeystone> {

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { HAPROXY_CHROOT, HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET } from '../../../amphora-agent/protocol/paths.js'
 
-/** Asks HAProxy about a configuration; every message but notices is a complaint. */
+/** Checks a configuration with HAProxy; every message except notices is a complaint. */
 export async function checkWithHaproxy(
   directory: string,
   text: string,
@@ -22,7 +22,7 @@ export function asOneFile(texts: readonly string[]): string {
   return head.slice(0, head.indexOf('\nfrontend ')) + sections.join('')
 }
 
-/** With the files of an amphora in the given directory. The state file is as the agent makes it when nothing ran before. */
+/** With the files of an amphora in the given directory. The state file is the agent's for a first start. */
 function writeConfiguration(directory: string, text: string): string {
   const file = join(directory, 'haproxy.cfg')
   const stateFile = join(directory, 'server-state')
@@ -37,7 +37,7 @@ function writeConfiguration(directory: string, text: string): string {
   return file
 }
 
-/** Runs a program that ends by itself. @returns its status, -1 when it did not start, and all that it printed */
+/** Runs a program that ends by itself. @returns its status, -1 when it did not start, and all its output */
 export function run(file: string, args: string[]): Promise<{ code: number; output: string }> {
   return new Promise(resolve => {
     execFile(file, args, { timeout: 30_000 }, (error, stdout, stderr) => {
@@ -46,7 +46,7 @@ export function run(file: string, args: string[]): Promise<{ code: number; outpu
   })
 }
 
-/** HAProxy with a rendered configuration, its files in the given directory; it has to be stopped. */
+/** HAProxy with a rendered configuration, with its files in the given directory; the caller must stop it. */
 export async function startHaproxy(directory: string, text: string) {
   const file = writeConfiguration(directory, text)
   const child = spawn('haproxy', ['-db', '-f', file], { stdio: ['ignore', 'ignore', 'pipe'] })
@@ -70,7 +70,7 @@ export async function startHaproxy(directory: string, text: string) {
   if (!(await until(answers, 10_000))) throw new Error(`haproxy did not start: ${messages.join('')}`)
   return {
     pid: child.pid ?? 0,
-    /** Asks the runtime socket. */
+    /** Sends a command to the runtime socket. */
     command,
     stop: async () => {
       child.kill('SIGKILL')
@@ -79,7 +79,7 @@ export async function startHaproxy(directory: string, text: string) {
   }
 }
 
-/** @returns whether it came true in time */
+/** @returns whether it became true in time */
 export async function until(isDone: () => boolean | Promise<boolean>, milliseconds: number): Promise<boolean> {
   const end = Date.now() + milliseconds
   while (!(await isDone())) {

@@ -14,14 +14,14 @@ export type NotifierSettings = {
   topic?: string
   /** `messaging` sends without the envelope. */
   driver?: 'messagingv2' | 'messaging'
-  /** The group oslo_messaging_rabbit of the identity service's own settings. */
+  /** The group oslo_messaging_rabbit of the identity service's settings. */
   rabbit?: Readonly<Record<string, boolean>>
 }
 
 /** Resolves when the message bus has the notification. */
 export type Notify = (eventType: string, payload: unknown, settings?: NotifierSettings) => Promise<void>
 
-/** The real oslo.messaging in a process of its own, which ends with the test. */
+/** The real oslo.messaging in a separate process, which ends with the test. */
 export function startNotifier(t: Test, { url }: RabbitMq): Notify {
   const child = spawn(clientPython(), [program, url.replace('amqp://', 'rabbit://')])
   const ended = once(child, 'exit')
@@ -42,10 +42,10 @@ export function startNotifier(t: Test, { url }: RabbitMq): Notify {
   }
 }
 
-/** What Keystone sends of a project in its format `basic`. */
+/** Keystone's payload about a project in its format `basic`. */
 export const basicPayload = (projectId: string) => ({ resource_info: projectId })
 
-/** What Keystone sends of a project in its format `cadf`. */
+/** Keystone's payload about a project in its format `cadf`. */
 export const cadfPayload = (projectId: string, outcome = 'success') => ({
   typeURI: 'http://schemas.dmtf.org/cloud/audit/1.0/event',
   eventType: 'activity',

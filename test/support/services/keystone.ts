@@ -8,22 +8,22 @@ import { type CallOptions, passwordLogin, type Reply, send } from '../worlds/ide
 
 const program = fileURLToPath(new URL('./keystone-server.py', import.meta.url))
 
-/** Debian's Keystone with a database of its own, bootstrapped. Passwords are the user's name and `-pw`. */
+/** Debian's Keystone with a new database, bootstrapped. Passwords are the user's name and `-pw`. */
 export type Keystone = {
   /** Ends in /v3. */
   url: string
   port: number
   /** `call('GET /v3/users', { token })` */
   call: (operation: string, options?: CallOptions) => Promise<Reply>
-  /** The token that a login gets. @throws Error when it gets none */
+  /** The token of a login. @throws Error when the login fails */
   tokenOf: (name: string, scope?: string | object, password?: string) => Promise<string>
   /** The same for any `auth` object. */
   tokenFor: (auth: object) => Promise<string>
-  /** Its process is killed; its database stays. */
+  /** Kills its process; its database stays. */
   stop: () => Promise<void>
-  /** It serves again, at the same port. @param options such as `{ 'token.expiration': 2 }` */
+  /** Serves again, on the same port. @param options such as `{ 'token.expiration': 2 }` */
   start: (options?: Record<string, number>) => Promise<void>
-  /** All tokens that were ever given out end. */
+  /** Invalidates all tokens issued so far. */
   replaceKeys: () => Promise<void>
   end: () => Promise<void>
 }
@@ -52,7 +52,7 @@ password_hash_rounds = 4
     log = (log + chunk).slice(-4000)
   })
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
-  // One that has ended already cannot be told anything.
+  // A process that has ended cannot be written to.
   child.stdin.on('error', () => undefined)
   const command = async (...words: unknown[]): Promise<number> => {
     child.stdin.write(`${JSON.stringify(words)}\n`)

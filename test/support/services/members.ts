@@ -7,13 +7,13 @@ import type { Krater } from '../worlds/krater.js'
 
 const run = promisify(execFile)
 
-/** A web server with a namespace of its own on a network: it answers every request with its name. */
+/** A web server with its own namespace on a network, which answers every request with its name. */
 export type Member = {
   name: string
   address: string
   port: number
   namespace: string
-  /** Starts the server; it runs after createMember. Resolves when it accepts connections. */
+  /** Starts the server, which runs after createMember. Resolves when it accepts connections. */
   start: () => Promise<void>
   /** kill -9. */
   kill: () => Promise<void>
@@ -22,7 +22,7 @@ export type Member = {
 const SERVER = `const [name, port] = process.argv.slice(1)
 require('node:http').createServer((_, response) => response.end(name)).listen(Number(port), () => console.log('listening'))`
 
-/** Makes the port by the Networking API, as any client would, and plugs a namespace of the test's own into it. */
+/** Creates the port by the Networking API, as any client would, and plugs a namespace of the test into it. */
 export async function createMember(
   t: Test,
   krater: Krater,

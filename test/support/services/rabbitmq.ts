@@ -14,18 +14,18 @@ export type RabbitMq = {
   tlsUrl: string
   port: number
   password: string
-  /** PEM file of the authority that vouches for it. */
+  /** PEM file of the authority that signed its certificate. */
   caFile: string
   /** kill -9; what was not on disk is lost. */
   kill: () => Promise<void>
-  /** Again, on the same ports and data. */
+  /** Starts it again, on the same ports and data. */
   start: () => Promise<void>
 }
 
 const SERVER = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 const STARTED = 'Server startup complete'
 
-/** Debian's RabbitMQ on directories, ports and a port mapper of its own, on loopback only; it ends with the test. */
+/** Debian's RabbitMQ with its own directories, ports and port mapper, on loopback only; it ends with the test. */
 export async function startRabbitMq(t: Test): Promise<RabbitMq> {
   const account = { uid: idOf('-u'), gid: idOf('-g') }
   const directory = mkdtempSync(join(tmpdir(), 'krater-rabbitmq-'))
@@ -72,11 +72,11 @@ export async function startRabbitMq(t: Test): Promise<RabbitMq> {
     RABBITMQ_CONFIG_FILE: file('rabbitmq'),
     RABBITMQ_ENABLED_PLUGINS_FILE: file('enabled_plugins'),
     RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS: '+S 1:1 +A 4 +sbwt none -kernel inet_dist_use_interface {127,0,0,1}',
-    // The script then turns into the server, so that a signal reaches it.
+    // The script then becomes the server, so that a signal reaches it.
     RUNNING_UNDER_SYSTEMD: 'true',
   }
   const options = { cwd: directory, env: environment, ...account }
-  // Else the server would start one that outlives it.
+  // Otherwise the server would start one that outlives it.
   const mapper = spawn('epmd', ['-port', String(mapperPort), '-address', '127.0.0.1'], { ...options, stdio: 'ignore' })
   const kills: (() => Promise<void>)[] = [endOf(mapper)]
   t.teardown(async () => {
@@ -123,7 +123,7 @@ function makeCertificate(directory: string): void {
   execFileSync('openssl', [...args, ...names, ...files], { stdio: 'ignore', timeout: 20_000 })
 }
 
-/** @returns what kills the process and resolves when it is gone, also a second time */
+/** @returns a function that kills the process and resolves when it has ended, even the second time */
 function endOf(child: ReturnType<typeof spawn>): () => Promise<void> {
   const ended = once(child, 'exit')
   return async () => {

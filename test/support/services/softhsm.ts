@@ -15,16 +15,16 @@ export type SoftToken = {
   label: string
   pin: string
   settings: TokenSettings
-  /** The process that holds a token, bundled: it starts much faster than from its sources. */
+  /** The bundled process that holds a token, which starts much faster than from sources. */
   program: string
-  /** Where SoftHSM finds it; this process's own environment has it already. */
+  /** For SoftHSM to find the token; this process's environment has it already. */
   environment: { SOFTHSM2_CONF: string }
-  /** As if it were drawn from its slot; reading it goes on failing until it is put back. */
+  /** As if the token were pulled from its slot; reading it fails until it is put back. */
   remove: () => void
   insert: () => void
 }
 
-/** A SoftHSM token of the test's own, in its directory. */
+/** A SoftHSM token of the test, in its directory. */
 export async function createSoftToken(t: Test): Promise<SoftToken> {
   const directory = t.testdir({})
   const tokens = join(directory, 'tokens')
@@ -32,7 +32,7 @@ export async function createSoftToken(t: Test): Promise<SoftToken> {
   const configuration = join(directory, 'softhsm2.conf')
   writeFileSync(configuration, `directories.tokendir = ${tokens}\nobjectstore.backend = file\nlog.level = ERROR\n`)
   const environment = { SOFTHSM2_CONF: configuration }
-  // What is looked for in clear after the tests: so the PIN is, too.
+  // The tests’ record is searched for CANARY, and so for the PIN.
   const [label, pin] = ['krater test', CANARY]
   const words = ['--init-token', '--free', '--label', label, '--so-pin', '9999', '--pin', pin]
   await run('softhsm2-util', words, { env: { ...process.env, ...environment }, timeout: 20_000 })

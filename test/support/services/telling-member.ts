@@ -5,26 +5,29 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 
-/** What a member got, as it tells it to the client. */
+/** What a member received, as it reports it to the client. */
 export type Told = {
   name: string
-  /** The PROXY header that came first: its version, and the client's address and port. */
+  /** The PROXY header received first: its version, and the client's address and port. */
   proxy: string | null
-  /** First line and headers of a request (names in lower case), or the text that came. */
+  /** First line and headers of a request (names in lower case), or the received text. */
   line: string
   headers: Record<string, string>
 }
 
 export type Behaviour = {
-  /** Answers a text or request after so long; null is never. */
+  /** Answers a text or request after this time; null is never. */
   answersAfterMs?: number | null
-  /** Said to whoever connects. */
+  /** Sent to every client that connects. */
   banner?: string
-  /** More lines of the head of the answer to that request. */
+  /** More header lines of the answer to that request. */
   headers?: (told: Told) => string[]
 }
 
-/** A server on 127.0.0.1 that tells what it got, in an HTTP response when it was asked by HTTP, else in a line. Gone at the end of the test. */
+/**
+ * A server on 127.0.0.1 that reports what it received, in an HTTP response to HTTP requests, otherwise in a
+ * line. It ends with the test.
+ */
 export async function startTellingMember(t: Test, name: string, behaviour: Behaviour = {}) {
   const { answersAfterMs = 0, banner = '', headers = () => [] } = behaviour
   const sockets = new Set<Socket>()
@@ -97,7 +100,7 @@ function takeProxyHeader(bytes: Buffer): { proxy: string | null; rest: Buffer } 
   return { proxy: null, rest: bytes }
 }
 
-/** Key and certificate that nobody has signed, for a server of the tests. */
+/** Self-signed key and certificate for a server of the tests. */
 export function selfSigned(): { key: string; cert: string } {
   const directory = mkdtempSync(join(tmpdir(), 'krater-certificate-'))
   try {

@@ -3,8 +3,9 @@ import type { Krater } from '../worlds/krater.js'
 import { createTenantMachine, type TenantMachine } from '../worlds/tenant-machine.js'
 
 /**
- * A subnet of the tenant's with one web server on it, which answers every request with the subnet's name: `/slow/MILLISECONDS` late, `/begun/MILLISECONDS`
- * with a head at once and a late body, `/login` with a cookie `sid` of its own, `/all-but/NAME` badly if that is its name, and what comes after an upgrade with itself.
+ * A subnet of the tenant with one web server, which answers every request with the subnet's name:
+ * `/slow/MILLISECONDS` late, `/begun/MILLISECONDS` with headers at once and a late body, `/login` with a new
+ * cookie `sid`, `/all-but/NAME` with an error if that is its name. After an upgrade it echoes what it gets.
  */
 export type Site = { name: string; subnetId: string; networkId: string; address: string; port: number }
 
@@ -28,8 +29,8 @@ for (const [name, address] of sites) {
 }`
 
 /**
- * Makes a network with a subnet for each name, and one machine of the tenant that stands on all of them and serves on each. Gone at the
- * end of the test.
+ * Creates a network with a subnet for each name, and one tenant machine that is on all of them and serves on
+ * each. It ends with the test.
  */
 export async function createSites<N extends string>(
   t: Test,
@@ -46,7 +47,7 @@ export async function createSites<N extends string>(
   return byName(sites)
 }
 
-/** As createSites, but an IPv4 and an IPv6 subnet of one network. */
+/** Like createSites, with an IPv4 and an IPv6 subnet of one network. */
 export async function createDualSites(t: Test, krater: Krater): Promise<Record<'four' | 'six', Site>> {
   const machine = await createTenantMachine(t, krater, 'dual')
   const { networkId, legs } = await machine.standOn('site-dual', ['192.168.230.0/24', 'fd00:230::/64'])

@@ -40,16 +40,19 @@ export type Wish = {
   /** More lines of the frontend. */
   frontend?: string[]
   bind?: string
-  /** The limit of the listener's connections; none is known unless it is given. */
+  /** The listener's connection limit; unknown by default. */
   maxconn?: number
   /** More lines of `global`. */
   global?: string[]
-  /** By its name HAProxy finds itself among its peers; clients then come back to their member by their address. */
+  /** HAProxy's own name among its peers; with it, clients return to their member by address. */
   peer?: string
   changes?: Partial<Desired>
 }
 
-/** The desired state of a load balancer with one HTTP listener on port 8080 and one pool, with hashes as the renderer makes them. */
+/**
+ * The desired state of a load balancer with one HTTP listener on port 8080 and one pool, hashed as the renderer
+ * does.
+ */
 export function desire(wish: Wish): Desired {
   const { generation, fence = generation, servers = [], changes = {} } = wish
   const lines = servers.map(

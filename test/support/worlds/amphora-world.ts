@@ -13,10 +13,13 @@ import { createMachineTurns } from '../../../controller/provider/amphora/act/mac
 import type { AgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import { AgentRefused, AgentUnreachable } from '../../../controller/provider/amphora/agent/errors.js'
 
-/** How one call goes: as it should; nothing happens and it fails; it happens but the caller hears of a failure; the caller dies in it. */
+/**
+ * The fate of one call: it succeeds; it fails and nothing happens; it happens but the caller gets an error; the
+ * caller dies during it.
+ */
 export type Fate = 'well' | 'fails' | 'loses-answer' | 'kills'
 
-/** Every later call of a caller that was killed fails too, so that nothing it would still do can help. */
+/** Every later call of a killed caller fails too, so that nothing it would still do can help. */
 export class Killed extends Error {}
 
 type MachineState = {
@@ -61,7 +64,10 @@ const SUBNETS = [
 
 export type AmphoraWorld = ReturnType<typeof createAmphoraWorld>
 
-/** Networks, machines and agents in memory, with the rules of the real ones, in which any call can be made to go wrong. */
+/**
+ * Networks, machines and agents in memory, with the rules of the real ones, in which any call can be made to
+ * fail.
+ */
 export function createAmphoraWorld() {
   const ports = new Map<string, Port>()
   const machines = new Map<string, MachineState>()
@@ -69,7 +75,7 @@ export function createAmphoraWorld() {
   let lastHost = 10
   let isOpaque = false
 
-  /** What one process sees of the world. @param fates of its next calls; after them all goes well */
+  /** One process's view of the world. @param fates of its next calls; later calls succeed */
   function enter(fates: Fate[] = []) {
     let killed = false
     async function call<T>(name: string, failure: () => Error, act: () => T): Promise<T> {
@@ -245,21 +251,21 @@ export function createAmphoraWorld() {
     machines,
     /** The names of all calls so far. */
     calls,
-    /** The machine ends without anybody's doing. */
+    /** The machine stops by itself. */
     stopMachine: (id: string) => {
       const machine = machines.get(id)
       if (machine !== undefined) machines.set(id, { ...machine, state: 'stopped', ...newlyStarted() })
     },
-    /** The management network of one machine is dead, or alive again; it serves all the time. */
+    /** Cuts or restores the management network of one machine, which serves all the time. */
     cut: (id: string, cut = true) => {
       const machine = machines.get(id)
       if (machine !== undefined) machine.cut = cut
     },
-    /** From now on nobody can look into machines. */
+    /** From now on, machines cannot be inspected. */
     makeOpaque: () => {
       isOpaque = true
     },
-    /** The machine runs on, but nothing in it does. */
+    /** The machine keeps running, but nothing in it works. */
     hangAgent: (id: string) => {
       const machine = machines.get(id)
       if (machine !== undefined) machine.hung = true

@@ -29,12 +29,13 @@ const BOOT: Boot = {
   beatIntervalSeconds: 0.5,
 }
 
-/** What a program complains of stands in the error, and nowhere else. */
+/** A program's complaints appear in the error, and nowhere else. */
 const CAPTURED = { encoding: 'utf8', stdio: 'pipe' } as const
 
 /**
- * A memory file system on /run, and the agent, started again whenever it ends, as a machine's init would; with no right to look into others, and
- * with the machine's filter of system calls on it and all that it starts.
+ * A memory file system on /run, and the agent, restarted whenever it ends, as a machine's init would do;
+ * without the right to inspect other processes, and with the machine's system call filter on it and all that it
+ * starts.
  */
 const INIT = `
 set -e
@@ -49,8 +50,8 @@ done
 `
 
 /**
- * The built agent with a real HAProxy in namespaces of their own (network, mount, processes), spoken to over its unix socket. Ends whole
- * with `destroy`, whatever the agent has started.
+ * The built agent with a real HAProxy in new namespaces (network, mount, processes), called over its Unix
+ * socket. `destroy` ends all that the agent has started.
  */
 export async function createAmphora() {
   const directory = mkdtempSync(join(tmpdir(), 'krater-amphora-'))
@@ -107,13 +108,13 @@ export async function createAmphora() {
       execFileSync('nsenter', ['-t', String(initPid), '-n', '-m', '-p', program, ...args], CAPTURED),
     readFile: (path: string) => readFileSync(`/proc/${initPid}/root${path}`, 'utf8'),
     fileExists: (path: string) => existsSync(`/proc/${initPid}/root${path}`),
-    /** kill -9 of the agent, and waits until it is gone; its successor may be there already. */
+    /** kill -9 of the agent. Waits until it has ended; its successor may already run. */
     killAgent: async () => {
       const pids = agentPids(initPid)
       for (const pid of pids) process.kill(pid, 'SIGKILL')
       await until(() => !pids.some(pid => existsSync(`/proc/${pid}`)) || null)
     },
-    /** The agent is there and does nothing any more. */
+    /** Stops the agent without ending it. */
     freezeAgent: () => {
       for (const pid of agentPids(initPid)) process.kill(pid, 'SIGSTOP')
     },
@@ -121,7 +122,7 @@ export async function createAmphora() {
     stopAgent: () => {
       for (const pid of agentPids(initPid)) process.kill(pid, 'SIGTERM')
     },
-    /** The machine without power: everything in it ends at once. */
+    /** Powers the machine off: everything in it ends at once. */
     destroy: async () => {
       traffic.end()
       const gone = new Promise(resolve => outer.once('exit', resolve))
@@ -133,7 +134,7 @@ export async function createAmphora() {
   }
 }
 
-/** A network namespace of its own, to be a client or a gateway in, for as long as it is not ended. */
+/** A new network namespace for a client or a gateway, until it is ended. */
 export function createNamespace() {
   const holder = spawn('unshare', ['--net', 'bash', '-c', 'ip link set lo up; echo ready; exec sleep infinity'], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -184,7 +185,7 @@ export async function connectAgent(path: string) {
     lost,
     send,
     ask,
-    /** @throws Error with the agent's words when it refuses */
+    /** @throws Error with the agent's message when it refuses */
     apply: async (desired: Desired): Promise<ApplyResult> => {
       const answer = await send({ verb: 'apply', desired })
       if (!answer.ok) throw new Error(`${JSON.stringify(answer.error)}`)
@@ -200,13 +201,13 @@ export async function connectAgent(path: string) {
   }
 }
 
-/** Looks until there is something to see. @throws Error after the time limit */
+/** Checks repeatedly until there is a result. @throws Error after the time limit */
 export async function until<T>(probe: () => T | null | Promise<T | null>, timeoutMs = 15_000): Promise<T> {
   const end = performance.now() + timeoutMs
   for (;;) {
     const value = await probe()
     if (value !== null) return value
-    if (performance.now() > end) throw new Error(`waited for ${timeoutMs} ms in vain: ${probe}`)
+    if (performance.now() > end) throw new Error(`no result within ${timeoutMs} ms: ${probe}`)
     await pause(20)
   }
 }
@@ -240,7 +241,7 @@ function startTraffic(initPid: number, program: string) {
     ask,
     get: (url: string, from?: string, headers?: Record<string, string>) =>
       ask<{ status: number; body: string; cookies: string[] }>('get', { url, from, headers }),
-    /** All beats and reports so far, in the order of their arrival. */
+    /** All heartbeats and reports so far, in order of arrival. */
     received,
     reports: () => received.filter((message): message is Report => message.kind === 'report'),
     beats: () => received.filter((message): message is Beat => message.kind === 'beat'),

@@ -36,7 +36,7 @@ export const providerOf = (
     log,
   })
 
-/** One load balancer in a world of its own, and the acts of workers upon it. */
+/** One load balancer in its own world, and the actions of workers on it. */
 export async function createScene(db: Database, columns: Record<string, unknown> = {}) {
   await db('amphora_restart').delete()
   const world = createAmphoraWorld()
@@ -58,7 +58,7 @@ export async function createScene(db: Database, columns: Record<string, unknown>
       .where({ id })
       .update({ fence: db.raw('fence + 1') })
       .returning<{ fence: number; claimedAt: string }[]>(['fence', db.raw('now()::text AS "claimedAt"')])
-    // A worker renews its lease; here nobody does, so it has no end, however slow the machine is.
+    // A worker would renew its lease; here it never ends, however slow the machine is.
     const heldUntil = Number.POSITIVE_INFINITY
     return { table: 'load_balancer', id, fence: row?.fence ?? 0, heldUntil, claimedAt: row?.claimedAt ?? 'now' }
   }
@@ -82,9 +82,9 @@ export async function createScene(db: Database, columns: Record<string, unknown>
         const ids = await trx('member').where({ load_balancer_id: id, subnet_id: subnetId }).pluck<string[]>('id')
         await markDeleted(trx, loadBalancer, member, ids)
       }),
-    /** As the API asks for other amphorae. */
+    /** As the API requests other amphorae. */
     failOver: () => changeTree(db, id, replaceAll),
-    /** Its amphorae were heard so many seconds ago, and have been since long before. */
+    /** Its amphorae sent heartbeats `secondsAgo`, and have done so for long. */
     hear: async (secondsAgo: number) => {
       const times = { last_seen: db.raw("now() - ? * interval '1 second'", [secondsAgo]), heard_since: new Date(0) }
       const rows = (await db('amphora').where({ load_balancer_id: id })).map(amphora => ({
@@ -95,7 +95,7 @@ export async function createScene(db: Database, columns: Record<string, unknown>
       await db('amphora_health').insert(rows).onConflict('amphora_id').merge(times)
     },
     amphoraIds: () => db('amphora').where({ load_balancer_id: id }).pluck<string[]>('id'),
-    /** One attempt of a worker whose drivers meet these fates. @returns whether it was brought to its end */
+    /** One attempt of a worker whose drivers meet these fates. @returns whether it completed */
     attempt: async (provider: Provider): Promise<true | Error> => {
       const held = await claim()
       const tree = await readTree(db, id)
@@ -108,7 +108,7 @@ export async function createScene(db: Database, columns: Record<string, unknown>
       }
       return (await settle(db, held, tree)) === 'lost' ? new ClaimLost() : true
     },
-    /** All that was silent has been so for long. */
+    /** Makes every silence an old one. */
     letTimePass: () =>
       db('amphora')
         .where({ load_balancer_id: id })
@@ -121,7 +121,7 @@ export async function createScene(db: Database, columns: Record<string, unknown>
 }
 export type Scene = Awaited<ReturnType<typeof createScene>>
 
-/** What is wrong with the world, when nothing is under way any more; empty when it is as the tree says. */
+/** What is wrong with the world when nothing is in progress; empty when it is as the tree requires. */
 export async function faultsOf(db: Database, { world, tree, id }: Scene, warmIds: string[]): Promise<string[]> {
   const faults: string[] = []
   const expect = (what: string, actual: unknown, desired: unknown) => {
@@ -162,7 +162,7 @@ export async function faultsOf(db: Database, { world, tree, id }: Scene, warmIds
   return faults
 }
 
-/** What interfaces may send from. */
+/** The addresses that interfaces may send from. */
 const sendersOf = (ports: readonly Port[]) => ports.flatMap(addressesOf).sort()
 
 const devices = (world: AmphoraWorld, owner: 'management') =>

@@ -3,7 +3,7 @@ import { ProvisioningFault } from '../../../controller/provider/provider.js'
 import { createTree } from './plan-scene.js'
 import { createPlanWorld } from './plan-world.js'
 
-/** Random stories of a load balancer whose workers, and whose amphorae, may die at any moment. */
+/** Random stories of a load balancer whose workers and amphorae may die at any moment. */
 
 type Event = { kind: 'step' | 'die' | 'failover' | 'change' | 'move-member' | 'kill' | 'hang'; pick: number }
 
@@ -15,10 +15,13 @@ const story = (event: fc.Arbitrary<Event>) =>
     events: fc.array(event, { maxLength: 80, size: 'max' }),
   })
 
-/** Plays a story of a load balancer that is in service, and a failover that nothing disturbs after it. @returns what was wrong, at any moment or at the end */
+/**
+ * Plays a story of a load balancer that is in service, and then an undisturbed failover. @returns what was
+ * wrong at any moment or at the end
+ */
 function play({ topology, events }: { topology: 'SINGLE' | 'ACTIVE_STANDBY'; events: readonly Event[] }): string[] {
   const world = createPlanWorld(createTree({ topology }))
-  /** Effects still to come: steps of a stage run side by side, and each step's effects one after the other. */
+  /** Pending effects: steps of a stage run side by side, the effects of one step in order. */
   let stages: (() => void)[][][] = []
   let atRest = false
   const look = () => {
@@ -44,7 +47,7 @@ function play({ topology, events }: { topology: 'SINGLE' | 'ACTIVE_STANDBY'; eve
       const faults = world.faults()
       if (faults.length > 0) return faults
     }
-    return atRest ? world.unfinished() : ['it does not come to rest']
+    return atRest ? world.unfinished() : ['it does not settle']
   }
   const made = finish()
   if (made.length > 0) return made
@@ -55,7 +58,7 @@ function play({ topology, events }: { topology: 'SINGLE' | 'ACTIVE_STANDBY'; eve
     if (kind === 'change') world.change()
     if (kind === 'move-member') world.moveMember(pick)
     if (kind === 'kill' || kind === 'hang') {
-      // What was under way fails with the machine.
+      // What was in progress fails with the machine.
       world.harm(kind, pick)
       stages = []
     }
@@ -78,7 +81,7 @@ export const WORKERS_DIE: [Event['kind'], number][] = [
   ['move-member', 3],
 ]
 
-/** The stories in which amphorae die or hang as well. */
+/** The stories in which amphorae die or hang too. */
 export const AMPHORAE_DIE: [Event['kind'], number][] = [
   ['step', 60],
   ['die', 5],
@@ -91,7 +94,7 @@ export const AMPHORAE_DIE: [Event['kind'], number][] = [
 
 /**
  * Plays random stories of these kinds of events.
- * @throws the shortest story found in which something is wrong
+ * @throws the shortest story found with a fault
  */
 export function playStories(kinds: [Event['kind'], number][], numRuns: number): void {
   fc.assert(

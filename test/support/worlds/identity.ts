@@ -10,11 +10,11 @@ import { createTestDatabase } from '../database/database.js'
 export type Reply = {
   status: number
   headers: Headers
-  /** What was answered: parsed JSON, or undefined for an empty body. */
+  /** The answer: parsed JSON, or undefined for an empty body. */
   body: unknown
-  /** The text at a path such as `user.id`; throws when there is none. */
+  /** The text at a path such as `user.id`. @throws Error when there is none */
   text: (path: string) => string
-  /** The list at a path; throws when there is none. */
+  /** The list at a path. @throws Error when there is none */
   list: (path: string) => Record<string, unknown>[]
 }
 
@@ -34,7 +34,7 @@ export type IdentityServer = {
   stop: () => Promise<void>
 }
 
-/** The cheapest: tests log in thousands of times. */
+/** The cheapest hash: tests log in thousands of times. */
 export const PASSWORD_HASH_ROUNDS = 14
 
 export const bootstrapOptions: BootstrapOptions = {
@@ -51,7 +51,7 @@ export const bootstrapOptions: BootstrapOptions = {
   },
 }
 
-/** An identity service of its own database, bootstrapped, on a free port. Passwords are the user's name and `-pw`. */
+/** An identity service on a new database, bootstrapped, on a free port. Passwords are the user's name and `-pw`. */
 export async function startIdentity(
   environment: { publicUrl?: string; settings?: object; log?: Logger } = {},
 ): Promise<IdentityServer> {
@@ -72,7 +72,7 @@ export async function startIdentity(
     credentialKey: randomBytes(32),
   })
   const server = await startServer(app, { host: '127.0.0.1', port: 0 })
-  // Clients go where the catalogue says, and the port is known only now.
+  // Clients follow the catalogue, and the port is known only now.
   await bootstrapIdentity(database, {
     ...bootstrapOptions,
     endpoints: { ...bootstrapOptions.endpoints, identity: server.url },

@@ -7,7 +7,7 @@ import { aVipInterface, someFacts, uuid } from '../../golden/models.js'
 import { at, idIn, type Json, type Reply } from '../clients/json-answers.js'
 import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 
-/** How an object comes to have its attributes: inside of a new load balancer, by a POST of its own, or by a PUT. */
+/** How an object gets its attributes: nested in a new load balancer, by a POST, or by a PUT. */
 export type Way = 'nested' | 'create' | 'update'
 
 export type Sent = { reply: Reply; tree: LoadBalancerTree | null }
@@ -19,7 +19,7 @@ const MEMBER = { address: '192.0.2.10', protocol_port: 80 }
 const MONITOR = { type: 'HTTP', delay: 5, timeout: 3, max_retries: 2 }
 const POOL = { protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' }
 
-/** A load balancer of the amphora provider with one object of each kind, the given attributes on one of them. */
+/** A load balancer of the amphora provider with one object of each kind; one of them has the given attributes. */
 export function wholeTree(collection: string, given: Json): Json {
   const to = (kind: Kind, object: Json): Json => (kind === collection ? { ...object, ...given } : object)
   const pool = to('pools', {
@@ -38,7 +38,8 @@ export function wholeTree(collection: string, given: Json): Json {
 }
 
 /**
- * A load balancer whose one object of a kind has the given attributes, and all that a further one of that kind needs.
+ * A load balancer whose one object of a kind has the given attributes, and all that another object of that kind
+ * needs.
  * @throws Error when the API refuses them
  */
 export async function makeScene(api: TestApi, collection: string, given: Json, token: string) {
@@ -56,7 +57,10 @@ export async function makeScene(api: TestApi, collection: string, given: Json, t
   const bare = await make('listeners', 'listener', { loadbalancer_id: lb, protocol: 'HTTP', protocol_port: 81 })
   const other = await make('listeners', 'listener', { loadbalancer_id: lb, protocol: 'HTTP', protocol_port: 82 })
   const unwatched = await make('pools', 'pool', { listener_id: other, ...POOL, members: [MEMBER] })
-  /** Where one more of each kind is made, and the attributes that it needs; and the path of the one there is. */
+  /**
+   * Where another object of each kind is created, the attributes that it needs, and the path of the existing
+   * one.
+   */
   const places: Readonly<Record<string, Place>> = {
     loadbalancers: { path: 'loadbalancers', key: 'loadbalancer', needs: {}, present: `loadbalancers/${lb}` },
     listeners: {
@@ -111,7 +115,7 @@ export async function makeScene(api: TestApi, collection: string, given: Json, t
   }
 
   return {
-    /** Sends attributes in one of the ways; the tree is what a provider then sees, null after a refusal. */
+    /** Sends attributes in one of the ways; the tree is the provider's view after it, null after a refusal. */
     send: async (way: Way, attributes: Json): Promise<Sent> => {
       if (way === 'nested') {
         const reply = await ask('POST', 'loadbalancers', { loadbalancer: wholeTree(collection, attributes) })
@@ -131,7 +135,7 @@ export async function makeScene(api: TestApi, collection: string, given: Json, t
 
 type Place = { path: string; key: string; needs: Json; present: string }
 
-/** The same for what administrators make for all projects. */
+/** The same for objects that administrators create for all projects. */
 async function sharedPlaces(api: TestApi, collection: string): Promise<Record<string, Place>> {
   const [name, profile] = [randomUUID(), randomUUID()]
   const profileOf = (data: string): Json => ({ name: 'p', provider_name: 'amphora', [data]: '{}' })
@@ -169,7 +173,7 @@ async function sharedPlaces(api: TestApi, collection: string): Promise<Record<st
 
 const ID = /[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}/g
 
-/** The same tree with ids and server numbers in the order of their appearance, so that two of one structure are alike. */
+/** The same tree with ids and server numbers in order of appearance, so that trees of equal structure are equal. */
 export function withPlainIds(tree: LoadBalancerTree): LoadBalancerTree {
   const ids = new Map<string, string>()
   const plain: LoadBalancerTree = JSON.parse(
@@ -183,7 +187,7 @@ export function withPlainIds(tree: LoadBalancerTree): LoadBalancerTree {
   return plain
 }
 
-/** One amphora of a pair, with an interface on the subnet of every VIP. */
+/** One amphora of a pair, with an interface on each VIP's subnet. */
 export function factsFor(tree: LoadBalancerTree): AmphoraFacts {
   const nic = aVipInterface()
   const isIpv6 = tree.vip.address.includes(':')

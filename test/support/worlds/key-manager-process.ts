@@ -11,7 +11,10 @@ import { callerOf } from '../clients/callers.js'
 import { CRASH_EXECUTORS } from '../faults/crash-executors.js'
 import { nameStatements } from '../faults/named-statements.js'
 
-/** A process of the key manager that does one thing, to be killed while it does: reads its orders as JSON from standard input. */
+/**
+ * A process of the key manager that does one thing and is killed during it. Reads its orders as JSON from
+ * standard input.
+ */
 export type ProcessOrders = {
   does: 'api' | 'orders'
   databaseUrl: string

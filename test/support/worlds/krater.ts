@@ -20,7 +20,7 @@ const program = join(root, 'dist/krater.js')
 
 export type CommandResult = { status: number; stdout: string; stderr: string }
 
-/** A whole Krater of its own: real processes, a PostgreSQL of its own, ports and networks that nobody else has. */
+/** A whole Krater: real processes, and its own PostgreSQL, ports and networks. */
 export type Krater = {
   directory: string
   environment: NodeJS.ProcessEnv
@@ -30,21 +30,21 @@ export type Krater = {
   command: (...args: string[]) => Promise<CommandResult>
   /** Starts a command that runs until it is stopped. It is killed at the end of the test. */
   start: (...args: string[]) => ChildProcess
-  /** `krater up --detach`. @throws Error with its words when it fails */
+  /** `krater up --detach`. @throws Error with its output when it fails */
   up: () => Promise<void>
   running: () => ProcessName[]
-  /** kill -9 of one process, the newest of its name, or of PostgreSQL's main process. @returns the pid it had */
+  /** kill -9 of one process, the newest with its name, or of PostgreSQL's main process. @returns its PID */
   kill: (name: ProcessName | 'postgres') => number
   /** kill -9 of everything of this instance: controllers, PostgreSQL, amphorae, members. */
   killEverything: () => Promise<void>
   api: (cloud?: 'krater' | 'krater-admin') => Promise<ApiClient>
-  /** The real `openstack` command, its answer as JSON (`undefined` when it prints none). */
+  /** The real `openstack` command, with its answer as JSON (`undefined` when it prints none). */
   openstack: (args: readonly string[], cloud?: 'krater' | 'krater-admin') => Promise<unknown>
 }
 
 /**
- * A Krater that is not started yet, in a directory of its own; at the end of the test all that it made is removed, and the test fails when
- * anything is left.
+ * A Krater that is not started yet, in a new directory. At the end of the test, all that it created is removed,
+ * and the test fails when anything is left.
  * @param settings by their variables, such as KRATER_NETWORK_DRIVER
  */
 export async function createKrater(t: Test, settings: Readonly<Record<string, string>> = {}): Promise<Krater> {
@@ -119,7 +119,7 @@ export async function createKrater(t: Test, settings: Readonly<Record<string, st
       return identity.pid
     },
     killEverything: async () => {
-      // Again and again: one may start another between the look and the kill.
+      // Repeatedly, because a process may start another between the check and the kill.
       await until('every process has ended', async () => {
         const pids = [...ownProcesses(directory).map(({ pid }) => pid), ...(await namespacePids(instance()))]
         for (const pid of pids) killIfThere(pid)
@@ -131,17 +131,17 @@ export async function createKrater(t: Test, settings: Readonly<Record<string, st
   }
 }
 
-/** A Krater that runs. */
+/** A running Krater. */
 export async function startKrater(t: Test, settings: Readonly<Record<string, string>> = {}): Promise<Krater> {
   const krater = await createKrater(t, settings)
   await krater.up()
   return krater
 }
 
-/** Settings with which nothing touches the kernel, and amphorae are rows only. */
+/** Settings with which nothing touches the kernel, and amphorae are only rows. */
 export const NOOP_DRIVERS = { KRATER_NETWORK_DRIVER: 'noop', KRATER_COMPUTE_DRIVER: 'noop' } as const
 
-/** Waits, looking every 50 ms. @throws Error naming what did not become true in time */
+/** Waits, checking every 50 ms. @throws Error that names what did not become true in time */
 export async function until(what: string, test: () => boolean | Promise<boolean>, seconds = 30): Promise<void> {
   const end = performance.now() + seconds * 1000
   while (!(await test())) {
@@ -150,7 +150,7 @@ export async function until(what: string, test: () => boolean | Promise<boolean>
   }
 }
 
-/** This process's environment without settings of Krater's or of a cloud, with ports of its own in their place. */
+/** This process's environment without settings of a Krater or a cloud, with its own ports instead. */
 async function ownEnvironment(): Promise<NodeJS.ProcessEnv> {
   const kept = Object.entries(process.env).filter(([name]) => !/^(KRATER|OS)_|^TAP/.test(name))
   const services = ['IDENTITY', 'NETWORK', 'LOAD_BALANCER', 'KEY_MANAGER', 'HEALTH_MANAGER']
@@ -165,7 +165,7 @@ async function openstack(directory: string, args: readonly string[], cloud: stri
   const { stdout } = await run('openstack', [...args], {
     env: {
       PATH: process.env.PATH,
-      // The client caches what it finds of its plugins; that spares a second at each start.
+      // The client caches its list of plugins, which saves a second at each start.
       HOME: testDirectory(),
       OS_CLIENT_CONFIG_FILE: join(directory, 'clouds.yaml'),
       OS_CLOUD: cloud,
@@ -183,7 +183,7 @@ async function openstack(directory: string, args: readonly string[], cloud: stri
   }
 }
 
-/** Processes whose command line names the state directory: controllers, PostgreSQL, those that hold a machine. */
+/** Processes whose command line names the state directory: controllers, PostgreSQL, machine holders. */
 const ownProcesses = (directory: string): ProcessIdentity[] =>
   findProcesses(argv => argv.some(word => word.includes(directory)))
 
@@ -212,7 +212,7 @@ function killIfThere(pid: number): void {
   }
 }
 
-/** What is there still of an instance that was removed, in words. */
+/** What is left of a removed instance, in words. */
 export function leftovers(directory: string, instance: string | null): string[] {
   const mounts = readFileSync('/proc/mounts', 'utf8').split('\n')
   return [

@@ -5,14 +5,17 @@ import { SUBNET, type TestApi } from '../clients/load-balancer-api.js'
 /** What a world needs of its API. */
 export const OFFERED = { providers: ['amphora', 'noop_driver'] }
 
-/** One object of every kind: a load balancer of a project with all that can hang below it, and what administrators make. */
+/**
+ * One object of every kind: a load balancer of a project with all its possible children, and the objects of
+ * administrators.
+ */
 export async function makeWorld(api: TestApi, project = OWN, provider = 'noop_driver') {
   const created = await api.ask(
     'POST',
     '/v2/lbaas/loadbalancers',
     {
       loadbalancer: {
-        // the usual one takes everything, so that nothing is refused for what an amphora cannot do
+        // the default provider accepts everything, so that nothing is refused for what an amphora cannot do
         provider,
         vip_subnet_id: SUBNET,
         listeners: [

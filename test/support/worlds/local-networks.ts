@@ -8,15 +8,18 @@ import { createTestDatabase } from '../database/database.js'
 
 export type LocalNetworks = {
   database: Database
-  /** A network of a project's with one subnet per CIDR, in their order. Of an IPv4 /24, .100 to .199 are given out by themselves. */
+  /**
+   * A project's network with one subnet per CIDR, in order. In an IPv4 /24, only .100 to .199 are allocated
+   * automatically.
+   */
   network: (project: string, ...cidrs: string[]) => Promise<{ id: string; subnets: string[] }>
-  /** A port of a user's, with an address on each of the subnets. */
+  /** A user's port with an address on each of the subnets. */
   port: (project: string, network: string, subnets: readonly string[], deviceId?: string) => Promise<string>
-  /** What a port has, as subnet and address. */
+  /** A port's subnets and addresses. */
   addressesOf: (port: string) => Promise<[subnet: string, address: string][]>
 }
 
-/** The load-balancing API over the local network driver with a database of its own, as one project's networks stand beside another's. */
+/** The load-balancing API over the local network driver on a new database, with networks of several projects. */
 export async function startApiOnNetworks(
   options: Parameters<typeof startTestApi>[0] = {},
 ): Promise<{ api: TestApi; networks: LocalNetworks }> {
@@ -42,7 +45,7 @@ export async function startApiOnNetworks(
     port: async (project, network, subnets, deviceId = '') => {
       const columns = { network_id: network, project_id: project, name: '', device_id: deviceId, device_owner: '' }
       const id = await insertPort(database, { ...columns, ensured_name: null })
-      if (id === null) throw new Error('The port was not made')
+      if (id === null) throw new Error('The port was not created')
       const facts = await subnetFacts(database, subnets)
       for (const subnet of subnets)
         await placeAddress(database, { id, projectId: project }, facts.get(subnet)!, undefined, null)
@@ -65,7 +68,7 @@ export async function startApiOnNetworks(
   }
 }
 
-/** Leaves a test addresses to choose that no port gets by chance. */
+/** Leaves addresses for a test to choose, which no port gets by chance. */
 function poolsOf(cidr: Cidr) {
   const [network, rest] = cidr.text.split(/(?<=\.)0\/24$/)
   if (rest === undefined) return defaultPools(cidr, defaultGateway(cidr))

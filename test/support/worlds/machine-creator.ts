@@ -5,7 +5,7 @@ import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js
 import { Fabric } from '../../../controller/network/local/fabric.js'
 import { SHARES } from './machine-shares.js'
 
-/** A process that makes one machine, to be killed while it does: reads its orders as JSON from standard input. */
+/** A process that creates one machine and is killed during it. Reads its orders as JSON from standard input. */
 export type CreatorOrders = {
   instance: string
   directory: string

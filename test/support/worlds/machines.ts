@@ -25,8 +25,8 @@ export const quiet = pino({ level: 'silent' })
 export type SshTarget = { host: string; hostKey: Buffer }
 
 /**
- * An installation with an instance name, a fabric, a management network and keys of its own, in which machines can be made.
- * `destroy` leaves nothing of it.
+ * An installation with its own instance name, fabric, management network and keys, in which machines can be
+ * created. `destroy` leaves nothing of it.
  */
 export async function createLab({ agentBundle, limits = SHARES.limits }: { agentBundle: string; limits?: Limits }) {
   const instance = randomBytes(3).toString('hex').slice(0, 5)
@@ -36,7 +36,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
   const controller = newSshKeyPair()
   const operator = newSshKeyPair()
   const networkId = randomUUID()
-  // 198.18.0.0/15 is set aside for tests of this kind (RFC 2544).
+  // 198.18.0.0/15 is reserved for tests of this kind (RFC 2544).
   const subnet = `198.${randomInt(18, 20)}.${randomInt(256)}`
   const driver = new NamespaceDriver({
     instance,
@@ -79,7 +79,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
     return { spec, target: { amphoraId, host, hostKey: identity.sshHostKeyPublic }, identity }
   }
 
-  /** The process that holds a machine, as it is recorded. */
+  /** The process that holds a machine, as recorded. */
   const holderOf = (amphoraId: string) =>
     Number(readFileSync(join(directory, amphoraId, 'process'), 'utf8').split(' ')[0])
 
@@ -94,7 +94,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
     amphora,
     namespaceOf: (amphoraId: string) => `krater-${instance}-${amphoraId}`,
     holderOf,
-    /** Process 1 of a machine, by the number it has on the host. */
+    /** Process 1 of a machine, by its PID on the host. */
     firstProcessOf: (amphoraId: string) => childrenOf(holderOf(amphoraId))[0]!,
     destroy: async () => {
       for (const { amphoraId } of await driver.list()) await driver.delete(amphoraId)
@@ -136,7 +136,7 @@ export function login({ host, hostKey }: SshTarget, username: string, privateKey
   })
 }
 
-/** Runs a command line in a session. @returns all that it printed */
+/** Runs a command line in a session. @returns all its output */
 export function execute(client: Client, command: string): Promise<string> {
   return new Promise((resolve, reject) => {
     client.exec(command, (error, stream) => {
@@ -162,7 +162,7 @@ export async function asOperator(target: SshTarget, operatorKey: string, command
   }
 }
 
-/** Opens a channel to a unix socket of the machine and closes it again. @throws Error when that is refused */
+/** Opens a channel to a Unix socket of the machine and closes it. @throws Error when it is refused */
 export function openSocket(client: Client, path: string = AGENT_SOCKET): Promise<void> {
   return new Promise((resolve, reject) => {
     client.openssh_forwardOutStreamLocal(path, (error, stream) => {
@@ -185,7 +185,7 @@ export const childrenOf = (pid: number): number[] =>
 export const ip = (...args: string[]): string =>
   execFileSync('ip', args, { encoding: 'utf8', stdio: 'pipe', timeout: 10_000 })
 
-/** Looks until what is looked for is there. @throws Error naming it after `limitMs` */
+/** Checks repeatedly until there is a result. @throws Error that names it after `limitMs` */
 export async function eventually<T>(
   what: string,
   look: () => T | null | Promise<T | null>,

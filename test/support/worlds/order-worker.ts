@@ -10,10 +10,10 @@ import { eventually } from '../eventually.js'
 
 const refuse: OrderExecutor = async () => ({ kind: 'failed', statusCode: '500', reason: 'no such executor here' })
 
-/** The executors that a worker has, without one for certificates. */
+/** The executors of a worker, without one for certificates. */
 export const EXECUTORS = { key: executeKeyOrder, asymmetric: executePairOrder, certificate: refuse }
 
-/** A worker of a test's own over the key manager's database; wake-ups alone move it unless a sweep interval is given. */
+/** A worker of a test on the key manager's database; only wake-ups move it unless a sweep interval is given. */
 export const startTestOrderWorker = (
   { database, databaseUrl, keyring }: TestKeyManager,
   options: Partial<OrderWorkerOptions> = {},
@@ -28,7 +28,7 @@ export const startTestOrderWorker = (
     ...options,
   })
 
-/** Words for what tests do with orders. */
+/** Shortcuts for what tests do with orders. */
 export const orderWords = ({ ask }: Pick<TestKeyManager, 'ask'>) => {
   const order = async (type: string, meta: unknown, token = tokenOf('member')): Promise<string> => {
     const reply = await ask('POST', '/v1/orders/', { type, meta }, { token })
@@ -43,7 +43,7 @@ export const orderWords = ({ ask }: Pick<TestKeyManager, 'ask'>) => {
     /** The record once the order has ended. */
     ended: (id: string): Promise<Json> =>
       eventually(
-        `order ${id} ended`,
+        `order ${id} has ended`,
         async () => {
           const record = await show(id)
           return (record.status === 'ACTIVE' || record.status === 'ERROR') && record

@@ -60,7 +60,7 @@ export const VIP_PORT: Port = {
   allowedAddresses: [],
 }
 
-/** The ports that a tree needs for an amphora, as if they had been made. */
+/** The ports that a tree needs for an amphora, as if they existed. */
 export function portsFor(tree: LoadBalancerTree, amphoraId = AMPHORA): Port[] {
   return desiredPorts(tree, SUBNETS, amphoraId).map(({ request }, index) => ({
     ...request,
@@ -101,7 +101,7 @@ export function createAmphora(tree: LoadBalancerTree, change: Partial<ObservedAm
   }
 }
 
-/** The same amphora after the tree's configuration was applied to it. */
+/** The same amphora after the tree's configuration was applied. */
 export function createSettled(tree: LoadBalancerTree, change: Partial<ObservedAmphora> = {}): ObservedAmphora {
   const fresh = createAmphora(tree, change)
   const apply = plan(tree, see(fresh), facts())
@@ -128,7 +128,7 @@ export function settlePair(tree: LoadBalancerTree, one: ObservedAmphora, other: 
   return [settle(one), settle(other)] as const
 }
 
-/** The same amphora while members that left may finish what is under way for so many seconds. */
+/** The same amphora while members that left may finish their open requests for `leavingSeconds`. */
 export const leaving = (amphora: ObservedAmphora, leavingSeconds: number): ObservedAmphora => ({
   ...amphora,
   agent: amphora.agent.state === 'answers' ? { ...amphora.agent, leavingSeconds } : amphora.agent,
@@ -145,5 +145,9 @@ export const kinds = ({ stages }: Plan) => stages.map(stage => stage.map(step =>
 
 export function expectSteps(t: Test, next: Plan, stages: Step['kind'][][], settles = true) {
   t.same(kinds(next), stages)
-  t.equal(next.settles, settles, settles ? 'it is done with these' : 'it looks again afterwards')
+  t.equal(
+    next.settles,
+    settles,
+    settles ? 'the plan settles after these steps' : 'the plan observes again after these steps',
+  )
 }

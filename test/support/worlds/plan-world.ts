@@ -14,24 +14,25 @@ type Machine = {
   plugged: Set<string>
   applied: Desired | null
   drain: AmphoraDrain | null
-  /** Members that left still have something under way, by interfaces that are no longer desired. */
+  /** Members that left still have open requests, on interfaces that are no longer desired. */
   leavingSeconds: number
 }
 type Amphora = { row: AmphoraRow; machine: Machine | null; ports: Port[] }
 
-/** Longer than what is asked for at once. */
+/** Longer than a single observation. */
 const LEAVING_SECONDS = 5
 
 /**
- * One load balancer whose plans are carried out effect by effect, so that a worker may die between any two. A model, not a copy: what a step
- * does to rows, machines and ports is said here once more, without the executors, so that stories can judge the plans.
+ * One load balancer whose plans are executed effect by effect, so that a worker may die between any two. A
+ * model, not a copy: it repeats what a step does to rows, machines and ports without the executors, so that
+ * stories can judge the plans.
  */
 export function createPlanWorld(first: LoadBalancerTree) {
   let tree = first
   let memberSubnet: string | null = null
   const amphorae = new Map<string, Amphora>()
   let lastNumber = 0
-  /** It was in service once: from then on somebody always has to be, unless harm came from outside. */
+  /** True once it is in service: from then on, an amphora must always serve, unless there was harm from outside. */
   let served = false
   let harmed = false
   let cut = false
@@ -43,7 +44,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
     mtus: new Map(),
   })
 
-  /** The effects of a step in their order; each is a moment in which a worker may die. */
+  /** The effects of a step in order; a worker may die at each of them. */
   function effectsOf(step: Step): (() => void)[] {
     switch (step.kind) {
       case 'allocate-amphora':
@@ -118,7 +119,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
 
   const known = (id: string): Amphora => {
     const amphora = amphorae.get(id)
-    if (amphora === undefined) throw new Error(`a step for ${id}, which is not there`)
+    if (amphora === undefined) throw new Error(`a step for ${id}, which does not exist`)
     return amphora
   }
 
@@ -197,7 +198,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
     if (machine) machine.leavingSeconds = Math.max(0, machine.leavingSeconds - seconds)
   }
 
-  /** Told once, it begins; told again, it has ended. */
+  /** The first call begins the drain, the second ends it. */
   function drain(id: string) {
     const { machine } = known(id)
     if (machine === null || machine.hung) return
@@ -217,7 +218,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
     known(id).machine = null
   }
 
-  /** Those that hold the VIP, or may take it by VRRP. */
+  /** Amphorae that hold the VIP, or may take it by VRRP. */
   const holders = () =>
     [...amphorae.values()].flatMap(({ row, machine, ports }) => {
       const applied = machine?.applied
@@ -228,13 +229,13 @@ export function createPlanWorld(first: LoadBalancerTree) {
       return isHolder ? [{ row, applied, address: base.fixedIps[0]?.address ?? '' }] : []
     })
 
-  /** What must never be, whoever dies when. */
+  /** What must never happen, whoever dies when. */
   function faults(): string[] {
     const found: string[] = []
     const serving = holders()
     if (serving.length > 0) served = true
-    if (served && serving.length === 0 && !harmed) found.push('nobody holds the configuration any more')
-    if (cut) found.push('an interface was taken away while members that left had something under way')
+    if (served && serving.length === 0 && !harmed) found.push('no amphora serves any more')
+    if (cut) found.push('an interface was removed while members that left had open requests')
     for (const role of rolesOf(tree.topology)) {
       const successors = [...amphorae.values()].filter(
         ({ row }) => row.role === role && !row.replacing && row.status !== 'PENDING_DELETE',
@@ -260,15 +261,15 @@ export function createPlanWorld(first: LoadBalancerTree) {
     change: () => {
       tree = { ...tree, generation: tree.generation + 1 }
     },
-    /** Its only member comes to another subnet, or to none. */
+    /** Its only member moves to another subnet, or to none. */
     moveMember: (pick: number) => {
       memberSubnet = [null, MEMBER_SUBNET, SECOND_SUBNET].filter(id => id !== memberSubnet)[pick % 2]!
       const { pools } = createTree({}, [memberSubnet])
-      // Another server, wherever it stands.
+      // Another server, on whichever subnet.
       pools[0]!.members[0]!.address = `203.0.113.${SUBNETS.findIndex(({ id }) => id === memberSubnet) + 1}`
       tree = { ...tree, pools, generation: tree.generation + 1 }
     },
-    /** What a request for failover means: each amphora is to be replaced, unless one of its role is being replaced. */
+    /** What a failover request means: each amphora is replaced, unless one with its role is being replaced. */
     failOver: () => {
       tree = { ...tree, generation: tree.generation + 1 }
       const rows = [...amphorae.values()].map(({ row }) => row).filter(row => row.status !== 'PENDING_DELETE')
@@ -283,7 +284,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
       if (kind === 'kill') kill(id)
       else machine.hung = true
     },
-    /** What is not as it should be when there is nothing left to do. */
+    /** What is wrong when nothing is left to do. */
     unfinished: (): string[] => {
       const rows = [...amphorae.values()]
       const roles = rows.map(({ row }) => row.role)
@@ -296,7 +297,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
         const desired = [SUBNETS[0]!.id, ...(memberSubnet === null ? [] : [memberSubnet])].sort()
         if (String(subnets) !== String(desired)) found.push(`${row.id} reaches ${subnets}, not ${desired}`)
       }
-      if (holders().length !== roles.length) found.push('one does not hold the VIP')
+      if (holders().length !== roles.length) found.push('one amphora does not hold the VIP')
       return found
     },
   }

@@ -1,6 +1,6 @@
 import { build } from 'esbuild'
 
-/** What knex would ask for if it talked to another database. */
+/** Drivers that knex would require for other databases. */
 const OTHER_DRIVERS = [
   'better-sqlite3',
   'mariadb',
@@ -14,8 +14,8 @@ const OTHER_DRIVERS = [
 ]
 
 /**
- * Bundles programs of the sources into a directory, as ES modules with everything in them: a process that loads its packages file by file takes
- * twice the processor time to start.
+ * Bundles programs of the sources into a directory, as ES modules with all their dependencies: a process that
+ * loads its packages file by file takes twice the CPU time to start.
  */
 export async function bundle(entryPoints: Record<string, string>, directory: string): Promise<void> {
   await build({

@@ -17,11 +17,11 @@ export type RotationScene = TestKeyManager & {
   /** Runs `krater key-manager ...` on the same database and master key. */
   command: (...words: string[]) => Promise<{ status: number | null; text: string }>
   start: (...words: string[]) => ChildProcess
-  /** As a process that starts now would have it. */
+  /** As a process that starts now would get it. */
   freshKeyring: () => Promise<Keyring>
 }
 
-/** The key manager's API, and the command line beside it, over one database and one file with the master key. */
+/** The key manager's API and its command line over one database and one file with the master key. */
 export async function createRotationScene(t: Test, masterKey: Buffer): Promise<RotationScene> {
   const directory = t.testdir({})
   const masterKeyFile = join(directory, 'keys/key-manager-master')

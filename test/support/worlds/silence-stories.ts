@@ -3,7 +3,7 @@ import { judgeSilence, type Liveness } from '../../../controller/health-manager/
 
 export const RHYTHM = { beatInterval: 3, staleAfter: 15 }
 
-/** An amphora that was heard a second ago, but for some fields. */
+/** An amphora that sent a heartbeat a second ago, except for some fields. */
 export function createHearing(index: number, fields: Partial<Liveness> = {}): Liveness {
   return {
     amphoraId: `a${index}`,
@@ -15,7 +15,10 @@ export function createHearing(index: number, fields: Partial<Liveness> = {}): Li
   }
 }
 
-/** Seconds of simulated time in which every amphora beats while its link is whole and it lives; beats may be lost now and then. */
+/**
+ * Seconds of simulated time. Every amphora sends heartbeats while its link is up and it lives; some heartbeats
+ * are lost.
+ */
 type Story = {
   projects: number[]
   cut: { at: number; seconds: number; share: number }
@@ -39,15 +42,16 @@ const story: fc.Arbitrary<Story> = fc.record({
 })
 
 /**
- * Plays random stories: a network that is cut is never taken for deaths, and the amphora that dies is found in time.
- * @throws the shortest story found in which that is not so
+ * Plays random stories: a network that is cut is never mistaken for dead amphorae, and the amphora that dies is
+ * found in time.
+ * @throws the shortest story found that contradicts this
  */
 export function playSilences(numRuns: number): void {
   fc.assert(
     fc.property(story, ({ projects, cut, dies, diesAt, lost }) => {
       const dead = dies % projects.length
       const isCut = (index: number) => index < Math.max(3, projects.length * cut.share)
-      // Two deaths in two projects are no network.
+      // Two deaths in two projects do not count as a network outage.
       const isNetwork = (index: number) => {
         const others = projects.filter((_, other) => other !== index && other !== dead && isCut(other))
         return others.includes(projects[index]!) || new Set(others).size >= 2
@@ -80,7 +84,8 @@ export function playSilences(numRuns: number): void {
         }
       }
       const deadline = Math.max(diesAt + 20, cut.at + cut.seconds + 15)
-      if (found === null || found > deadline) throw new Error(`the dead one was found at ${found}, after ${deadline}`)
+      if (found === null || found > deadline)
+        throw new Error(`the dead amphora was found at ${found}, after ${deadline}`)
     }),
     { numRuns },
   )

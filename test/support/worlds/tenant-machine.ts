@@ -6,16 +6,17 @@ import type { Krater } from './krater.js'
 
 const run = promisify(execFile)
 
-/** An interface of the machine: the network made for it, a subnet for each CIDR, and the machine's address on each. */
+/** An interface of the machine: its network, a subnet for each CIDR, and the machine's address on each. */
 export type TenantInterface = { networkId: string; legs: { subnetId: string; address: string }[] }
 
-/** What is registered is done at the end, the last first; a test is one. */
+/** Registered functions run at the end, the last first; a test is one. */
 export type Ending = { teardown: (act: () => unknown) => void }
 
 export type TenantMachine = {
   namespace: string
   /**
-   * Makes a network with these subnets, by the Networking API as any client would, and an interface on all of them.
+   * Creates a network with these subnets by the Networking API, as any client would, and an interface on all of
+   * them.
    * @param addressesOnEach how many addresses it has on each subnet
    */
   standOn: (interfaceName: string, cidrs: readonly string[], addressesOnEach?: number) => Promise<TenantInterface>
@@ -23,7 +24,7 @@ export type TenantMachine = {
   start: (text: string, words: readonly string[]) => ChildProcess
 }
 
-/** A machine of the tenant's: a network namespace of the test's own. Gone at the end of the test. */
+/** A tenant's machine: a network namespace of the test. It ends with the test. */
 export async function createTenantMachine(
   t: Ending,
   krater: Pick<Krater, 'api' | 'instance'>,

@@ -12,7 +12,7 @@ const log = createLog('test', 'silent')
 type Converging = { claim: Claim; tree: LoadBalancerTree; signal: AbortSignal; worker: string }
 type Behaviour = (converging: Converging) => Promise<void>
 
-/** A provider that tells what it was asked, and notes when two worked on one load balancer at a time. */
+/** A provider that records its calls, and when two worked on one load balancer at the same time. */
 function createRecorder() {
   const calls: Converging[] = []
   const busy = new Set<string>()
@@ -41,7 +41,7 @@ function createRecorder() {
   }
 }
 
-/** A gate that a behaviour waits at until it is opened. */
+/** A gate at which a behaviour waits until it is opened. */
 export function createGate() {
   const gate = { open: () => {}, arrive: () => {} }
   const opened = new Promise<void>(resolve => {
@@ -57,7 +57,10 @@ export function createGate() {
   return { open: () => gate.open(), arrived, pass }
 }
 
-/** A database, providers that record what workers ask of them, and words for what a worker has done with a load balancer. */
+/**
+ * A database, providers that record what workers ask of them, and shortcuts for what a worker has done with a
+ * load balancer.
+ */
 export async function createWorkerScene() {
   const testDatabase = await createTestDatabase()
   const db = testDatabase.of('load_balancer')
@@ -77,13 +80,13 @@ export async function createWorkerScene() {
         owner,
       }),
     settledAt: (id: string, generation: number) =>
-      eventually(`${id} settled at ${generation}`, async () => {
+      eventually(`${id} settles at ${generation}`, async () => {
         const row = await findLoadBalancer(db, id)
         return row !== undefined && row.applied_generation >= generation && row.lease_owner === null && row
       }),
-    gone: (id: string) => eventually(`${id} gone`, async () => (await findLoadBalancer(db, id)) === undefined),
+    gone: (id: string) => eventually(`${id} is gone`, async () => (await findLoadBalancer(db, id)) === undefined),
     faulted: (id: string, attempts = 1) =>
-      eventually(`${id} failed ${attempts} times`, async () => {
+      eventually(`${id} has failed ${attempts} times`, async () => {
         const row = await findLoadBalancer(db, id)
         return row !== undefined && row.attempts >= attempts && row.lease_owner === null && row
       }),

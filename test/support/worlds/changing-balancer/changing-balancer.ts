@@ -10,10 +10,11 @@ const ASKED: ReadonlyMap<Protocol, number> = new Map([
 ])
 
 /**
- * A load balancer that changes at random. Clients ask its listeners of ports 80 (HTTP) and 81 (TCP); each of their pools has a member that stays, so
- * that there is always somebody to serve. What by its meaning ends requests (a listener that is deleted or disabled, an L7 policy that refuses) is done
- * to listeners that no client asks, or by rules that no client's request matches. When a pool no longer serves such a listener, its members have left it.
- * @param carryOut does one change and waits until it is in effect
+ * A load balancer that changes at random. Clients use its listeners on ports 80 (HTTP) and 81 (TCP). Each of
+ * their pools keeps one member, so that one always serves. Changes that end requests by definition (a listener
+ * that is deleted or disabled, an L7 policy that rejects) affect only listeners without clients, or rules that
+ * no client's request matches. When a pool no longer serves such a listener, its members have left it.
+ * @param carryOut makes one change and waits until it is in effect
  */
 export async function createChangingBalancer(plan: Plan, carryOut: (change: Change) => Promise<unknown>) {
   const model = createModel(plan)
@@ -26,7 +27,7 @@ export async function createChangingBalancer(plan: Plan, carryOut: (change: Chan
   }
   const kinds = { ...memberChanges(model), ...poolChanges(model), ...listenerChanges(model), ...l7Changes(model) }
   const names = Object.keys(kinds)
-  /** What a change means for the members of pools that serve since then, or no longer. */
+  /** What a change means for the members of pools that now serve, or no longer do. */
   const following = (change: Change, before: readonly Pool[], from: number): Change => ({
     ...change,
     after: async answer => {
@@ -39,7 +40,7 @@ export async function createChangingBalancer(plan: Plan, carryOut: (change: Chan
   })
   return {
     isInOrder,
-    /** @returns a change that can be made now, and its kind */
+    /** @returns a change that is possible now, and its kind */
     next: (): { kind: string; change: Change } => {
       for (;;) {
         const kind = names[plan.random(names.length)] ?? ''

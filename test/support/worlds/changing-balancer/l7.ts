@@ -4,7 +4,7 @@ import type { Answer, Body, Kinds, Model, Policy } from './model.js'
 const MOST_POLICIES = 6
 const MOST_RULES = 4
 
-/** Everything that a client could ask with: the part of a request that a rule looks at, and whether clients' requests match. */
+/** All that clients can vary: the part of a request that a rule reads, and whether clients' requests match. */
 const RULES: readonly { isMatched: boolean; rule: (random: Random) => Body }[] = [
   { isMatched: true, rule: () => ({ type: 'PATH', compare_type: 'STARTS_WITH', value: '/' }) },
   { isMatched: true, rule: () => ({ type: 'PATH', compare_type: 'EQUAL_TO', value: '/slow' }) },

@@ -3,7 +3,7 @@ import type { Change, Kinds, Member, Model, Pool } from './model.js'
 const MOST_MEMBERS = 7
 
 export function memberChanges({ random, call, pools, pick, nameOf, newMember, bodyOf, leaves, isBack }: Model): Kinds {
-  /** A member that may change, and its pool. */
+  /** A member that may change, with its pool. */
   const pickMember = (fits: (member: Member) => boolean = () => true) =>
     pick(pools.flatMap(pool => pool.members.filter(one => !one.stays && fits(one)).map(member => ({ pool, member }))))
   const changeMember = (
@@ -23,7 +23,7 @@ export function memberChanges({ random, call, pools, pick, nameOf, newMember, bo
       member.id = shown.find(one => `${one.address}:${one.protocol_port}` === nameOf(member))?.id ?? ''
     }
   }
-  /** All members of a pool at once: these stay, and those come. */
+  /** Replaces all members of a pool at once: those that stay, and new ones. */
   const batch = (pool: Pool, staying: Member[], coming: Member[]): Change => {
     for (const member of pool.members) if (!staying.includes(member)) leaves(pool, member)
     const members = [...staying, ...coming]

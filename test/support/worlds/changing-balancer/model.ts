@@ -2,7 +2,7 @@ import type { Random } from '../../inputs/random.js'
 
 export type Body = Readonly<Record<string, unknown>>
 export type Answer = Readonly<Record<string, { id: string }>> | undefined
-/** A request of the load-balancing API, and what holds once it is in effect. */
+/** A request of the load-balancing API, and what is true once it is in effect. */
 export type Change = {
   method: 'POST' | 'PUT' | 'DELETE'
   path: string
@@ -21,7 +21,10 @@ export type Pool = {
   members: Member[]
   isExtra: boolean
 }
-/** A policy that no request of the clients matches may do anything; one that they match sends them to a pool that serves. */
+/**
+ * A policy that no client request matches may do anything; a policy that they match sends them to a pool that
+ * serves.
+ */
 export type Policy = { id: string; isMatched: boolean; isEnabled: boolean; poolId: string | null; ruleIds: string[] }
 export type Listener = {
   id: string
@@ -31,9 +34,12 @@ export type Listener = {
   isExtra: boolean
   policies: Policy[]
 }
-/** Since when a member, or its pool with all members, is to finish what it has under way, and when it was back. After `delay` seconds the rest is closed. */
+/**
+ * Since when a member, or its pool with all members, finishes its open requests, and until when. After `delay`
+ * seconds the rest is closed.
+ */
 export type Departure = { of: 'member' | 'pool'; pool: Pool; from: number; delay: number; until: number }
-/** What can be changed in one way each: the change to ask for, or null where there is nothing to change in this way. */
+/** Changes by kind: the next change of that kind, or null when none is possible. */
 export type Kinds = Readonly<Record<string, () => Change | null>>
 
 const DELAYS = [6, 7, 8, 9, 10]
@@ -43,7 +49,7 @@ const NOTICE_MS = 1_000
 export type Plan = {
   random: Random
   loadBalancerId: string
-  /** Where members stand: any port from `firstPort` on is one. */
+  /** Where members are: each port from `firstPort` on is one. */
   places: readonly Place[]
   firstPort: number
   call: (method: string, path: string, body?: Body) => Promise<unknown>
@@ -51,7 +57,10 @@ export type Plan = {
 
 export type Model = ReturnType<typeof createModel>
 
-/** A model of a load balancer, as far as changes need to know it, and what makes more of it. It never asks the API, which it judges. */
+/**
+ * A model of a load balancer, as far as changes need it, and what creates its objects. It never reads from the
+ * API, which it judges.
+ */
 export function createModel({ random, loadBalancerId, places, firstPort, call }: Plan) {
   let lastPort = firstPort - 1
   let lastListenerPort = 1000
@@ -84,7 +93,7 @@ export function createModel({ random, loadBalancerId, places, firstPort, call }:
       if (departure.of === of) departure.until = Math.min(departure.until, Date.now())
     }
   }
-  /** Pools to which the listeners that clients ask send requests. */
+  /** Pools to which the clients' listeners send requests. */
   const servingPools = (): Pool[] => {
     const ids = listeners
       .filter(({ isExtra }) => !isExtra)
@@ -146,13 +155,13 @@ export function createModel({ random, loadBalancerId, places, firstPort, call }:
     createListener,
     aDelay,
     nextListenerPort: () => ++lastListenerPort,
-    /** A pool's new delay counts for those who have left already, too. */
+    /** A pool's new delay also counts for members that have already left. */
     shorten: (pool: Pool, delay: number) => {
       for (const departure of [...departures.values()].flat()) {
         if (departure.pool === pool) departure.delay = Math.min(departure.delay, delay)
       }
     },
-    /** Whether what ended did so since its member had left and the delay was over. */
+    /** Whether a failure is due: its member had left and the delay was over. */
     isInOrder: (member: string | null, endedAt: number): boolean =>
       (departures.get(member ?? '') ?? []).some(
         ({ from, delay, until }) => endedAt >= from + delay * 1_000 && endedAt <= until + NOTICE_MS,
