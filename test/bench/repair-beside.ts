@@ -12,8 +12,8 @@ const FAILOVERS = 5
 const BROKEN = 10
 const PORTS_AT_ONCE = 8
 /** More than any network here has addresses. */
-const MOST_PORTS = 8192
-const MOST_MADE_MS = 300_000
+const MAX_PORTS = 8192
+const MAX_MADE_MS = 300_000
 
 /**
  * Repairs and failovers of one tenant's amphora beside another tenant that has taken every address it can get, and ten of whose load balancers
@@ -72,7 +72,7 @@ async function takePorts(instance: BenchInstance, { token }: Neighbour): Promise
   let made = 0
   let refusal = ''
   const take = async () => {
-    while (refusal === '' && made < MOST_PORTS) {
+    while (refusal === '' && made < MAX_PORTS) {
       const answer = await fetch(url, { method: 'POST', headers, body })
       const text = await answer.text()
       if (answer.ok) made++
@@ -98,7 +98,7 @@ async function breakBalancers(instance: BenchInstance, { token }: Neighbour): Pr
   }
   type Balancer = { id: string; provisioning_status: string }
   let balancers: Balancer[] = []
-  for (const until = performance.now() + MOST_MADE_MS; performance.now() < until; await delay(500)) {
+  for (const until = performance.now() + MAX_MADE_MS; performance.now() < until; await delay(500)) {
     balancers = ((await (await fetch(url, { headers })).json()) as { loadbalancers: Balancer[] }).loadbalancers
     if (balancers.every(({ provisioning_status }) => provisioning_status === 'ACTIVE')) break
   }

@@ -17,7 +17,7 @@ const run = promisify(execFile)
 const BASE = '/v2.0/lbaas'
 const WARM_UP_MS = 10_000
 const REQUESTS = { list: 200, login: 30, change: 20, repair: 10 }
-const MOST_REPAIR_MS = 120_000
+const MAX_REPAIR_MS = 120_000
 
 /**
  * What one tenant suffers beside another that does all it can at once, on an instance as `krater up` makes it, with real amphorae.
@@ -110,7 +110,7 @@ export async function trafficOf({ directory, api }: BenchInstance) {
       if (namespace === undefined) throw new Error('The demonstration has no amphora.')
       for (const { pid, isFirst } of await processesInside(namespace)) if (isFirst) killIfThere(pid)
       while ((await ask(url)) !== null) await delay(5)
-      if ((await firstSuccess(url, MOST_REPAIR_MS)) === null) throw new Error('The traffic did not come back.')
+      if ((await firstSuccess(url, MAX_REPAIR_MS)) === null) throw new Error('The traffic did not come back.')
       // The next kill finds a load balancer that has settled.
       await settled()
     },

@@ -14,14 +14,14 @@ export type Canary = { name: string; bytes: Buffer }
 export type Search = (bytes: Buffer) => string[]
 
 /** Shorter secrets would be found by chance. */
-const LEAST_BYTES = 8
+const MIN_BYTES = 8
 /** Longer secrets are searched for in pieces, because lines may be broken and ends cut off. */
 const PIECE_BYTES = 24
-const MOST_PIECES = 12
+const MAX_PIECES = 12
 
 function piecesOf(bytes: Buffer): Buffer[] {
   if (bytes.length <= 2 * PIECE_BYTES) return [bytes]
-  const count = Math.min(MOST_PIECES, Math.floor(bytes.length / PIECE_BYTES))
+  const count = Math.min(MAX_PIECES, Math.floor(bytes.length / PIECE_BYTES))
   return Array.from({ length: count }, (_, at) => bytes.subarray(at * PIECE_BYTES, (at + 1) * PIECE_BYTES))
 }
 
@@ -82,7 +82,7 @@ export function searchFor(canaries: readonly Canary[]): Search {
   const filter = new Uint8Array(1 << FILTER_BITS)
   const byStart = new Map<number, { label: string; pattern: Buffer }[]>()
   for (const { name, bytes } of canaries) {
-    if (bytes.length < LEAST_BYTES) throw new Error(`The canary ${name} is too short.`)
+    if (bytes.length < MIN_BYTES) throw new Error(`The canary ${name} is too short.`)
     for (const [way, written] of piecesOf(bytes).flatMap(writtenIn)) {
       const pattern = typeof written === 'string' ? Buffer.from(written) : written
       const start = pattern.readInt32BE(0)

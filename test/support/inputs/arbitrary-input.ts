@@ -18,15 +18,15 @@ export async function attemptUntilDone<Request>(
   parameters: fc.Parameters<[Request]>,
 ): Promise<void> {
   await fc.assert(fc.asyncProperty(request, attempt), parameters)
-  for (let tries = 0; !isDone() && tries < MOST_FURTHER_TRIES; tries += 50) {
+  for (let tries = 0; !isDone() && tries < MAX_FURTHER_ATTEMPTS; tries += 50) {
     for (const further of fc.sample(request, 50)) if (!isDone()) await attempt(further)
   }
 }
 
-const MOST_FURTHER_TRIES = 1000
+const MAX_FURTHER_ATTEMPTS = 1000
 
 /** Optional attributes set at once: with all of them, hardly any body gets past the first rule. */
-const MOST_OPTIONAL = 2
+const MAX_OPTIONAL = 2
 
 /**
  * Values that follow a JSON Schema of the API's description, and sometimes something else.
@@ -98,7 +98,7 @@ function objectOf(schema: Schema, known: Known, schemas: Readonly<Record<string,
   const structural = properties.map(([name]) => name).filter(name => !isRequired(name) && STRUCTURE.includes(name))
   const optional = properties.map(([name]) => name).filter(name => !isRequired(name) && !STRUCTURE.includes(name))
   return fc
-    .tuple(fc.subarray(structural), fc.subarray(optional, { maxLength: Math.min(MOST_OPTIONAL, optional.length) }))
+    .tuple(fc.subarray(structural), fc.subarray(optional, { maxLength: Math.min(MAX_OPTIONAL, optional.length) }))
     .chain(([some, others]) =>
       fc.record(
         Object.fromEntries(

@@ -1,8 +1,8 @@
 import type { Random } from '../../inputs/random.js'
 import type { Answer, Body, Kinds, Model, Policy } from './model.js'
 
-const MOST_POLICIES = 6
-const MOST_RULES = 4
+const MAX_POLICIES = 6
+const MAX_RULES = 4
 
 /** All that clients can vary: the part of a request that a rule reads, and whether clients' requests match. */
 const RULES: readonly { isMatched: boolean; rule: (random: Random) => Body }[] = [
@@ -24,7 +24,7 @@ export function l7Changes({ random, pools, listeners, pick }: Model): Kinds {
   return {
     'L7 policy created': () => {
       const listener = pick(
-        listeners.filter(({ protocol, policies }) => protocol === 'HTTP' && policies.length < MOST_POLICIES),
+        listeners.filter(({ protocol, policies }) => protocol === 'HTTP' && policies.length < MAX_POLICIES),
       )
       const pool = pick(pools.filter(({ protocol, isExtra }) => protocol === 'HTTP' && !isExtra))
       if (listener === null || pool === null) return null
@@ -61,7 +61,7 @@ export function l7Changes({ random, pools, listeners, pick }: Model): Kinds {
       return { method: 'DELETE', path: `/l7policies/${policy.id}`, after }
     },
     'L7 rule created': () => {
-      const chosen = pickPolicy(({ ruleIds }) => ruleIds.length < MOST_RULES)
+      const chosen = pickPolicy(({ ruleIds }) => ruleIds.length < MAX_RULES)
       if (chosen === null) return null
       const { policy } = chosen
       const after = (answer: Answer) => policy.ruleIds.push(answer?.rule?.id ?? '')

@@ -1,6 +1,6 @@
 import type { Body, Change, Kinds, Listener, Model } from './model.js'
 
-const MOST_EXTRA_LISTENERS = 5
+const MAX_EXTRA_LISTENERS = 5
 
 export function listenerChanges({
   random,
@@ -26,7 +26,7 @@ export function listenerChanges({
     },
     'listener created': () => {
       const pool = pick(pools)
-      if (pool === null || listeners.filter(({ isExtra }) => isExtra).length >= MOST_EXTRA_LISTENERS) return null
+      if (pool === null || listeners.filter(({ isExtra }) => isExtra).length >= MAX_EXTRA_LISTENERS) return null
       return createListener(pool, nextListenerPort(), true)
     },
     'listener disabled or enabled': () =>

@@ -1,6 +1,6 @@
 import type { Change, Kinds, Member, Model, Pool } from './model.js'
 
-const MOST_MEMBERS = 7
+const MAX_MEMBERS = 7
 
 export function memberChanges({ random, call, pools, pick, nameOf, newMember, bodyOf, leaves, isBack }: Model): Kinds {
   /** A member that may change, with its pool. */
@@ -40,7 +40,7 @@ export function memberChanges({ random, call, pools, pick, nameOf, newMember, bo
 
   return {
     'member joins': () => {
-      const pool = pick(pools.filter(({ members }) => members.length < MOST_MEMBERS))
+      const pool = pick(pools.filter(({ members }) => members.length < MAX_MEMBERS))
       if (pool === null) return null
       const member = newMember()
       return {
@@ -102,7 +102,7 @@ export function memberChanges({ random, call, pools, pick, nameOf, newMember, bo
       const gone = pick(pool.members.filter(({ stays }) => !stays))
       const staying = pool.members.filter(member => member !== gone)
       for (const member of staying) if (!member.stays) member.weight = random(10)
-      const room = MOST_MEMBERS - staying.length
+      const room = MAX_MEMBERS - staying.length
       return batch(
         pool,
         staying,

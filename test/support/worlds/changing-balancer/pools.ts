@@ -1,6 +1,6 @@
 import type { Answer, Body, Change, Kinds, Model, Pool } from './model.js'
 
-const MOST_EXTRA_POOLS = 4
+const MAX_EXTRA_POOLS = 4
 
 export function poolChanges({ random, pools, listeners, pick, aDelay, createPool, shorten }: Model): Kinds {
   const putPool = (fits: (pool: Pool) => boolean, body: (pool: Pool) => Body): Change | null => {
@@ -37,7 +37,7 @@ export function poolChanges({ random, pools, listeners, pick, aDelay, createPool
         },
       ),
     'pool created': () =>
-      pools.filter(({ isExtra }) => isExtra).length < MOST_EXTRA_POOLS
+      pools.filter(({ isExtra }) => isExtra).length < MAX_EXTRA_POOLS
         ? createPool(random(2) === 0 ? 'HTTP' : 'TCP', true)
         : null,
     'pool deleted': () => {
