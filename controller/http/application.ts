@@ -20,7 +20,7 @@ export type ApplicationOptions = {
  * A Koa application with what all APIs share: a request id on each answer (`x-openstack-request-id`), one
  * access-log line per request, and one mapping from errors to the API's fault shape. An unreachable database
  * gives 503. Any other unknown error is a bug: it is logged with its stack, and the caller sees only the
- * request id. Of a flood, refused requests are counted in one log line.
+ * request id. Refusals of one flood share log lines.
  */
 export function createApplication({ name, log, presentFault }: ApplicationOptions): Koa {
   const app = new Koa()

@@ -4,10 +4,10 @@ import { withinTurn } from '../process/turn.js'
 import { FloodError } from './errors.js'
 
 /** Fewer than the pool's database connections, so that requests wait here, in fair order, and not for the pool. */
-const AT_ONCE = 8
-const AT_ONCE_PER_LANE = 2
+const MAX_RUNNING = 8
+const MAX_RUNNING_PER_LANE = 2
 /** While others send requests, a project occupies the event loop and the database with one at a time. */
-const AT_ONCE_IN_COMPANY = 1
+const MAX_RUNNING_PER_LANE_CONTENDED = 1
 /**
  * When processors are short, a lane with a backlog rests after each turn for as long as the turn took, which halves its
  * turns. If its backlog lasts and others send requests, it rests four times as long, which leaves it a fifth.
@@ -33,9 +33,9 @@ export type Turns = {
  */
 export function createTurns(): Turns {
   const queue = createFairQueue({
-    atOnce: AT_ONCE,
-    atOncePerLane: AT_ONCE_PER_LANE,
-    atOnceInCompany: AT_ONCE_IN_COMPANY,
+    maxRunning: MAX_RUNNING,
+    maxRunningPerLane: MAX_RUNNING_PER_LANE,
+    maxRunningPerLaneContended: MAX_RUNNING_PER_LANE_CONTENDED,
     maxWaiting: MAX_WAITING,
     maxWaitingPerLane: MAX_WAITING_PER_LANE,
     restMilliseconds: (turn, floods) => (areProcessorsShort() ? restAfter(turn, floods) : 0),

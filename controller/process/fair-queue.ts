@@ -2,11 +2,11 @@ import { Lane, type Waiting } from './lane.js'
 
 export type FairQueueOptions = {
   /** Maximum concurrent turns. */
-  atOnce: number
+  maxRunning: number
   /** Maximum concurrent turns of one lane, so that other lanes soon get a turn. */
-  atOncePerLane: number
-  /** The same while another lane arrived within the last second; `atOncePerLane` by default. */
-  atOnceInCompany?: number
+  maxRunningPerLane: number
+  /** The same while a request of another lane arrived within the last second; by default `maxRunningPerLane`. */
+  maxRunningPerLaneContended?: number
   /**
    * Maximum waiting requests. Beyond it, the longest lane drops its newest, so a lane with few requests always
    * finds room.
@@ -18,7 +18,8 @@ export type FairQueueOptions = {
   /**
    * How long a lane with a backlog rests after a turn, in milliseconds; 0 by default.
    * @param turn duration of the turn
-   * @param floods whether the lane has had a backlog for a second and another lane arrived within the last second
+   * @param floods whether the lane has had a backlog for a second and another lane's request arrived within the last
+   *   second
    */
   restMilliseconds?: (turn: number, floods: boolean) => number
   /** The error for a request that finds no room or waits too long. */
@@ -27,11 +28,11 @@ export type FairQueueOptions = {
   now?: () => number
 }
 
-const COMPANY_MS = 1000
+const CONTENTION_MS = 1000
 const FLOOD_MS = 1000
 
 /** A request's lane, and its member in that lane. Lanes take turns; within a lane, its members do. */
-export type Place = readonly [lane: string, who: string]
+export type Place = readonly [lane: string, member: string]
 
 export type FairQueue = {
   /** Waits for a turn. @returns a function that ends the turn. @throws the refusal when there is no room to wait */
@@ -59,22 +60,25 @@ class Queue {
     this.#arrivals = new Arrivals(this.#now)
   }
 
-  async enter([name, who]: Place): Promise<() => void> {
+  async enter([name, member]: Place): Promise<() => void> {
     this.#arrivals.note(name)
     const lane = this.#lanes.get(name) ?? new Lane()
-    if (this.#running < this.#options.atOnce && lane.size === 0 && this.#mayBegin(name, lane)) {
+    if (this.#running < this.#options.maxRunning && lane.size === 0 && this.#mayBegin(name, lane)) {
       this.#begin(name, lane)
       return this.#leave(name, lane)
     }
-    if (!this.#makeRoom(name, lane, who)) throw this.#options.refusal(name, 'many wait already')
+    if (!this.#makeRoom(name, lane, member)) throw this.#options.refusal(name, 'many wait already')
     this.#lanes.set(name, lane)
-    await this.#wait(name, lane, who)
+    await this.#wait(name, lane, member)
     return this.#leave(name, lane)
   }
 
   #mayBegin(name: string, lane: Lane): boolean {
-    const { atOncePerLane, atOnceInCompany = atOncePerLane } = this.#options
-    return !lane.isResting && lane.running < (this.#arrivals.isInCompany(name) ? atOnceInCompany : atOncePerLane)
+    const { maxRunningPerLane, maxRunningPerLaneContended = maxRunningPerLane } = this.#options
+    return (
+      !lane.isResting &&
+      lane.running < (this.#arrivals.isContended(name) ? maxRunningPerLaneContended : maxRunningPerLane)
+    )
   }
 
   /** Begins a turn of a lane and moves the lane behind all others. */
@@ -96,24 +100,24 @@ class Queue {
       lane.running--
       if (lane.size > 0) this.#rest(name, lane, this.#now() - since)
       this.#forgetIfEmpty(name, lane)
-      this.#letIn()
+      this.#startNext()
     }
   }
 
   #rest(name: string, lane: Lane, turn: number): void {
-    const floods = this.#now() - lane.waitedSince >= FLOOD_MS && this.#arrivals.isInCompany(name)
+    const floods = this.#now() - lane.waitedSince >= FLOOD_MS && this.#arrivals.isContended(name)
     const milliseconds = this.#options.restMilliseconds?.(turn, floods) ?? 0
     if (milliseconds <= 0 || lane.isResting) return
     lane.isResting = true
     setTimeout(() => {
       lane.isResting = false
       this.#forgetIfEmpty(name, lane)
-      this.#letIn()
+      this.#startNext()
     }, milliseconds)
   }
 
-  #letIn(): void {
-    while (this.#running < this.#options.atOnce) {
+  #startNext(): void {
+    while (this.#running < this.#options.maxRunning) {
       const next = [...this.#lanes].find(([name, lane]) => lane.size > 0 && this.#mayBegin(name, lane))
       if (next === undefined) return
       const [name, lane] = next
@@ -123,11 +127,11 @@ class Queue {
     }
   }
 
-  #wait(name: string, lane: Lane, who: string): Promise<void> {
+  #wait(name: string, lane: Lane, member: string): Promise<void> {
     const { maxWaitMilliseconds, refusal } = this.#options
     return new Promise((resolve, reject) => {
       const giveUp = () => {
-        lane.remove(who, one)
+        lane.remove(member, one)
         this.#waiting--
         this.#forgetIfEmpty(name, lane)
         reject(refusal(name, 'the wait got long'))
@@ -143,7 +147,7 @@ class Queue {
           reject(refusal(name, 'many wait already'))
         },
       }
-      lane.add(who, one, this.#now())
+      lane.add(member, one, this.#now())
       this.#waiting++
     })
   }
@@ -152,13 +156,13 @@ class Queue {
    * Makes room for one request, if necessary by refusing another.
    * @returns false when the new request must be refused
    */
-  #makeRoom(name: string, lane: Lane, who: string): boolean {
+  #makeRoom(name: string, lane: Lane, member: string): boolean {
     const { maxWaiting, maxWaitingPerLane } = this.#options
-    if (lane.size >= maxWaitingPerLane) return this.#dropNewest(name, lane, who)
+    if (lane.size >= maxWaitingPerLane) return this.#dropNewest(name, lane, member)
     if (this.#waiting < maxWaiting) return true
     const [longestName, longest] = [...this.#lanes].reduce((most, each) => (each[1].size > most[1].size ? each : most))
     return longest === lane || longest.size <= lane.size + 1
-      ? lane.size > 0 && this.#dropNewest(name, lane, who)
+      ? lane.size > 0 && this.#dropNewest(name, lane, member)
       : this.#dropNewest(longestName, longest, null)
   }
 
@@ -176,7 +180,7 @@ class Queue {
   }
 }
 
-/** Remembers the latest arrivals: a lane is in company if a request of another lane arrived within the last second. */
+/** Remembers the latest arrivals. A lane is contended if another lane's request arrived within the last second. */
 class Arrivals {
   readonly #now: () => number
   #latest = { name: '', at: Number.NEGATIVE_INFINITY }
@@ -192,7 +196,7 @@ class Arrivals {
     this.#latest = { name, at: this.#now() }
   }
 
-  isInCompany(name: string): boolean {
-    return this.#now() - (this.#latest.name === name ? this.#previous : this.#latest).at < COMPANY_MS
+  isContended(name: string): boolean {
+    return this.#now() - (this.#latest.name === name ? this.#previous : this.#latest).at < CONTENTION_MS
   }
 }

@@ -22,26 +22,26 @@ export class Lane {
     return this.running === 0 && this.#size === 0 && !this.isResting
   }
 
-  add(who: string, one: Waiting, now: number): void {
+  add(member: string, one: Waiting, now: number): void {
     if (this.#size === 0) this.waitedSince = now
     this.#size++
-    this.#waiting.set(who, [...(this.#waiting.get(who) ?? []), one])
+    this.#waiting.set(member, [...(this.#waiting.get(member) ?? []), one])
   }
 
-  remove(who: string, one: Waiting): void {
-    const others = (this.#waiting.get(who) ?? []).filter(other => other !== one)
-    if (others.length === 0) this.#waiting.delete(who)
-    else this.#waiting.set(who, others)
+  remove(member: string, one: Waiting): void {
+    const others = (this.#waiting.get(member) ?? []).filter(other => other !== one)
+    if (others.length === 0) this.#waiting.delete(member)
+    else this.#waiting.set(member, others)
     this.#size--
   }
 
   /** @throws Error when the backlog is empty */
   takeOldest(): Waiting {
-    const [[who, waiting] = ['', []]] = this.#waiting
+    const [[member, waiting] = ['', []]] = this.#waiting
     const oldest = waiting.shift()
     if (oldest === undefined) throw new Error('The backlog of a lane is empty although its size is not.')
-    this.#waiting.delete(who)
-    if (waiting.length > 0) this.#waiting.set(who, waiting)
+    this.#waiting.delete(member)
+    if (waiting.length > 0) this.#waiting.set(member, waiting)
     this.#size--
     return oldest
   }
@@ -52,11 +52,11 @@ export class Lane {
    * @returns null when that member's backlog would then be as long
    */
   takeNewestOfMost(wanting: string | null): Waiting | null {
-    const [who, waiting] = [...this.#waiting].reduce((most, each) => (each[1].length > most[1].length ? each : most))
+    const [member, waiting] = [...this.#waiting].reduce((most, each) => (each[1].length > most[1].length ? each : most))
     if (wanting !== null && (this.#waiting.get(wanting)?.length ?? 0) + 1 >= waiting.length) return null
     const newest = waiting.at(-1)
     if (newest === undefined) return null
-    this.remove(who, newest)
+    this.remove(member, newest)
     return newest
   }
 }

@@ -57,8 +57,8 @@ export function createBarbicanSource(options: BarbicanOptions): CertificateSourc
   const { keyManager, serviceUser, log, limits = CHECK_LIMITS } = options
   const client = createKeyManagerClient(keyManager)
   const queue = createFairQueue({
-    atOnce: limits.maxChecks,
-    atOncePerLane: limits.maxChecksPerProject,
+    maxRunning: limits.maxChecks,
+    maxRunningPerLane: limits.maxChecksPerProject,
     maxWaiting: limits.maxWaiting,
     maxWaitingPerLane: limits.maxWaitingPerProject,
     refusal: tooMany,

@@ -32,7 +32,7 @@ const INVALID_SECONDS = 10
 const MOST_WAITING = 512
 const MOST_WAITING_PER_LANE = 128
 /** While others ask too. */
-const AT_ONCE_IN_COMPANY = 4
+const MAX_RUNNING_CONTENDED = 4
 /** What is longer, or has other characters, is nobody's token. */
 const TOKEN = /^[\x21-\x7e]{1,8192}$/
 const BETWEEN_REPORTS_MS = 10_000
@@ -48,9 +48,9 @@ export function createExternalValidator(identity: ExternalIdentity, log: Logger)
   const session = createServiceSession(() => signInAtKeystone(connection, identity.credentials), log)
   const ask = { connection, session, watchClock: createClockWatch(log) }
   const queue = createFairQueue({
-    atOnce: MOST_AT_ONCE,
-    atOncePerLane: MOST_AT_ONCE,
-    atOnceInCompany: AT_ONCE_IN_COMPANY,
+    maxRunning: MOST_AT_ONCE,
+    maxRunningPerLane: MOST_AT_ONCE,
+    maxRunningPerLaneContended: MAX_RUNNING_CONTENDED,
     maxWaiting: MOST_WAITING,
     maxWaitingPerLane: MOST_WAITING_PER_LANE,
     maxWaitMilliseconds: identity.requestTimeoutSeconds * 1000,

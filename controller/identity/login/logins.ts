@@ -50,10 +50,10 @@ export function createLogins(options: LoginOptions, now: () => number = () => pe
     mostSeconds: options.lockout_duration,
     now,
   })
-  const queueOf = (atOnce: number) =>
+  const queueOf = (maxRunning: number) =>
     createFairQueue({
-      atOnce,
-      atOncePerLane: Math.max(1, atOnce - 1),
+      maxRunning,
+      maxRunningPerLane: Math.max(1, maxRunning - 1),
       maxWaiting: MOST_WAITING,
       maxWaitingPerLane: MOST_WAITING_PER_LANE,
       refusal: lane =>

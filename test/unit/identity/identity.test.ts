@@ -242,8 +242,8 @@ t.test('an address that tries many accounts takes no login turns from the rest o
 /** Fills a queue while it is occupied, then lets everyone in. @returns the order of entry, and who was refused */
 async function orderOf(limits: object, places: readonly (readonly [lane: string, who: string])[]) {
   const queue = createFairQueue({
-    atOnce: 1,
-    atOncePerLane: 1,
+    maxRunning: 1,
+    maxRunningPerLane: 1,
     maxWaiting: 100,
     maxWaitingPerLane: 100,
     refusal: lane => new Error(`no room in ${lane}`),
@@ -294,7 +294,7 @@ t.test('lanes take turns, and so do the callers within a lane', async t => {
 })
 
 t.test('a lane never takes all places of a queue', async t => {
-  const limits = { atOnce: 3, atOncePerLane: 2, maxWaiting: 100, maxWaitingPerLane: 100 }
+  const limits = { maxRunning: 3, maxRunningPerLane: 2, maxWaiting: 100, maxWaitingPerLane: 100 }
   const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane) })
   const within: string[] = []
   const enter = async (lane: string) => {
@@ -313,7 +313,13 @@ t.test('a lane never takes all places of a queue', async t => {
 
 t.test('a lane has fewer turns while other lanes are active', async t => {
   let clock = 0
-  const limits = { atOnce: 4, atOncePerLane: 2, atOnceInCompany: 1, maxWaiting: 100, maxWaitingPerLane: 100 }
+  const limits = {
+    maxRunning: 4,
+    maxRunningPerLane: 2,
+    maxRunningPerLaneContended: 1,
+    maxWaiting: 100,
+    maxWaitingPerLane: 100,
+  }
   const queue = createFairQueue({ ...limits, refusal: lane => new Error(lane), now: () => clock })
   const within: string[] = []
   const enter = async (lane: string) => {

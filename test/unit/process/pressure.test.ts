@@ -16,7 +16,7 @@ t.test('a lane with waiters rests after a turn; other lanes do not', async t => 
   const clock = { now: 0 }
   const asked: [turn: number, floods: boolean][] = []
   const queue = createFairQueue({
-    ...{ atOnce: 2, atOncePerLane: 1, maxWaiting: 100, maxWaitingPerLane: 100 },
+    ...{ maxRunning: 2, maxRunningPerLane: 1, maxWaiting: 100, maxWaitingPerLane: 100 },
     refusal: lane => new Error(lane),
     now: () => clock.now,
     restMilliseconds: (...about) => {
@@ -53,7 +53,7 @@ t.test('a lane floods when it always has waiters and other lanes are active', as
   const clock = { now: 0 }
   const asked: boolean[] = []
   const queue = createFairQueue({
-    ...{ atOnce: 2, atOncePerLane: 1, maxWaiting: 100, maxWaitingPerLane: 100 },
+    ...{ maxRunning: 2, maxRunningPerLane: 1, maxWaiting: 100, maxWaitingPerLane: 100 },
     refusal: lane => new Error(lane),
     now: () => clock.now,
     restMilliseconds: (_turn, floods) => {

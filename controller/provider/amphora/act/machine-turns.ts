@@ -22,10 +22,10 @@ export function createMachineTurns(
   processors: number = availableParallelism(),
   areShort: () => boolean = areProcessorsShort,
 ): MachineTurns {
-  const queue = (atOnce: number, atOncePerLane: number, restMilliseconds: (turn: number) => number) =>
+  const queue = (maxRunning: number, maxRunningPerLane: number, restMilliseconds: (turn: number) => number) =>
     createFairQueue({
-      atOnce,
-      atOncePerLane,
+      maxRunning,
+      maxRunningPerLane,
       restMilliseconds,
       // Bounded anyway: each waiting task occupies a slot of the worker or belongs to the warm pool.
       maxWaiting: Number.POSITIVE_INFINITY,
