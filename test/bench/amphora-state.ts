@@ -9,7 +9,7 @@ const run = promisify(execFile)
 const LIMIT_MS = 5_000
 const ANSWER_MS = 1_000
 
-/** All of an amphora that a drift may touch, one fact a line; counters, times and numbers of processes are left out. */
+/** All of an amphora that a drift may touch, one fact per line, without counters, times and PIDs. */
 const FACTS = `
 cd /run/krater
 for file in config/current/*.c*f*; do echo "file $file $(sha256sum <$file)"; done
@@ -29,7 +29,8 @@ nft -s list ruleset | sort | sed 's/^/filter /'
 `
 
 /**
- * What an amphora is, as its host sees it, without asking those who repair it. Two that are equal are the same in all that a drift may touch.
+ * The state of an amphora as its host sees it, without asking the programs that repair it. Equal states are the
+ * same in all that a drift may touch.
  * @param managementAddress sshd must answer there
  */
 export async function stateOf(namespace: string, managementAddress: string): Promise<ReadonlySet<string>> {

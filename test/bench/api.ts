@@ -16,7 +16,7 @@ const NO_QUOTAS = Object.fromEntries(
 
 type Request = { method: string; path: string; body?: unknown }
 
-/** One row of the table: what is asked, how often, and the n-th request of it. */
+/** One row of the table: the request, its count, and the n-th request. */
 type Case = { what: string; count: number; request: (n: number) => Request }
 
 /** @returns the tables of API figures and of the processes' memory, as Markdown */
@@ -152,7 +152,7 @@ async function deleteAll(instance: BenchInstance): Promise<void> {
   }
 }
 
-/** The worker's part of what was created so far is not to be counted as the next requests'. */
+/** Waits until the worker is done, so that its share of earlier requests does not count for the next ones. */
 async function untilNothingIsPending(instance: BenchInstance): Promise<void> {
   const request = { method: 'GET', path: `${BASE}/loadbalancers?provisioning_status=ACTIVE&fields=id` }
   const all = { method: 'GET', path: `${BASE}/loadbalancers?fields=id` }
@@ -166,7 +166,7 @@ async function untilNothingIsPending(instance: BenchInstance): Promise<void> {
   throw new Error('Load balancers were still pending after two minutes.')
 }
 
-/** Members that are others for every n, so that each batch removes and adds. */
+/** Members that differ for every n, so that each batch removes and adds. */
 const membersOf = (size: number, n: number) =>
   Array.from({ length: size }, (_, at) => ({
     address: `198.${18 + (n % 2)}.${(n + Math.floor(at / 250)) % 250}.${(at % 250) + 1}`,

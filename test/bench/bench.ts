@@ -16,13 +16,13 @@ import { benchRendering } from './rendering.js'
 import { benchRepairBeside } from './repair-beside.js'
 import { benchWorstTenant } from './worst-tenant.js'
 
-/** Sections of docs/benchmarks.md, by the words that choose them on the command line. */
+/** Sections of docs/benchmarks.md, by their names on the command line. */
 const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) => Promise<string[]> }>> = {
   'load-balancer': {
     title: 'API requests',
     parts: async root => [
       '### API',
-      'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that the API, its worker and PostgreSQL are what is measured; all of them, and the clients, share this machine. Processor time is that of the APIs’ processes; statements are those of one request, BEGIN and COMMIT included.',
+      'Drivers that touch nothing (`KRATER_NETWORK_DRIVER=noop`, `KRATER_COMPUTE_DRIVER=noop`), so that only the API, its worker and PostgreSQL are measured. They and the clients share this machine. CPU time is that of the API processes; statements are those of one request, including BEGIN and COMMIT.',
       await benchApi(root),
       '### From a POST to the first 200',
       await benchFirstTraffic(root),
@@ -61,14 +61,14 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'key-manager': {
     title: 'Key manager',
     parts: async root => [
-      'One `krater up` with the back end `simple_crypto`; API, worker, PostgreSQL and the clients share this machine. Processor time is that of the APIs’ processes, which also check the token.',
+      'One `krater up` with the back end `simple_crypto`; API, worker, PostgreSQL and the clients share this machine. CPU time is that of the API processes, which also check the token.',
       await benchKeyManager(root),
     ],
   },
   doors: {
     title: 'One account beside a hostile one',
     parts: async root => [
-      'One `krater up` with drivers that touch nothing. What another account waits for, alone and beside the load; the load, the other account, the APIs and PostgreSQL share this machine; the load has the lowest priority, so that it is its requests that cost, and not their sender, and the other account’s client the highest.',
+      'One `krater up` with drivers that touch nothing. The waits of another account, alone and beside the load. The load, the other account, the APIs and PostgreSQL share this machine. The load has the lowest priority, so that its requests cost CPU time and their sender does not; the other account’s client has the highest.',
       await benchDoors(root),
     ],
   },
@@ -83,8 +83,8 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
 }
 
 /**
- * Runs the benchmarks that are named, or all, and writes their tables to standard output and into their sections of docs/benchmarks.md. All of it
- * stays on this machine: loopback, and namespaces of its own.
+ * Runs the named benchmarks, or all, and writes their tables to standard output and into their sections of
+ * docs/benchmarks.md. All of it stays on this machine: loopback and its own namespaces.
  */
 async function main(root: string, names: readonly string[]): Promise<void> {
   const known = Object.keys(SECTIONS)
@@ -105,7 +105,7 @@ function machine(name: string): string {
   return `Measured on ${new Date().toISOString().slice(0, 10)}: ${cpus().length} × ${first?.model.trim() ?? 'unknown processor'}, ${memory} GiB, Node.js ${process.version}, \`npm run bench -- ${name}\`.`
 }
 
-/** Replaces the section of this benchmark, or appends it; other sections stay. */
+/** Replaces the section of this benchmark, or appends it; other sections remain. */
 function putIntoPage(path: string, title: string, section: string): void {
   const page =
     readOrEmpty(path) ||

@@ -13,7 +13,7 @@ type Member = { id: string; name: string; address: string; protocol_port: number
 type Balancer = { id: string; vip_address: string; provisioning_status: string; pools: { id: string }[] }
 type Times = { asked: number; answered: number; effective: number }
 
-/** What is asked for, and whether the member serves afterwards. Each leaves what the next one needs. */
+/** The request, and whether the member serves after it. Each change leaves what the next one needs. */
 type Change = {
   name: string
   serves: boolean
@@ -44,8 +44,8 @@ const CHANGES: readonly Change[] = [
 ]
 
 /**
- * How long it takes from the API's answer until the traffic follows, for each kind of change of a member, over a real amphora; and where the time
- * goes. @returns tables, as Markdown
+ * Measures the time from the API's answer until the traffic follows, for each kind of change of a member, over
+ * a real amphora, and where the time goes. @returns tables, as Markdown
  */
 export async function benchChangeToTraffic(root: string): Promise<string> {
   const instance = await startInstance(root, { KRATER_LOG_LEVEL: 'debug' }, 28_200)
@@ -86,9 +86,9 @@ export async function benchChangeToTraffic(root: string): Promise<string> {
     }
     await untilSettled()
     return [
-      `One real amphora with two monitored members, requests through the VIP all the time, ${ROUNDS} changes of each kind; milliseconds.`,
+      `One real amphora with two monitored members, steady requests through the VIP, ${ROUNDS} changes of each kind; milliseconds.`,
       kindsTable(measured),
-      'Where the time of all these changes goes, in milliseconds after the API has answered (the worker may be ahead of the answer):',
+      'Where the time of all these changes goes, in milliseconds after the API’s answer (the worker may be ahead of the answer):',
       stagesTable([...measured.values()].flat(), stepsOf(readFileSync(logFile(instance.directory, 'worker'), 'utf8'))),
     ].join('\n\n')
   } finally {
@@ -145,8 +145,9 @@ function cells(values: readonly number[]): string {
 }
 
 /**
- * When the change showed in the answers: the first answer of the member when it should serve; when it should not, the last one that it gave
- * before ten in a row came from others (two members take turns, so one in two would have been its).
+ * When the change showed in the answers: the member's first answer when it should serve; otherwise its last
+ * answer before ten in a row came from others (two members take turns, so every other one would have been its
+ * answer).
  */
 export async function inEffectAt(url: string, member: string, serving: boolean): Promise<number> {
   const until = performance.now() + 20_000

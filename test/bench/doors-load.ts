@@ -2,31 +2,31 @@ import { Agent, request } from 'node:http'
 import { createConnection } from 'node:net'
 import { setTimeout as delay } from 'node:timers/promises'
 
-/** What a hostile tenant does, until it is stopped. */
+/** The requests of a hostile tenant, until it is stopped. */
 export type Load = {
-  /** The address of loopback from which it comes. */
+  /** The loopback address that it uses. */
   from: string
   url: string
 } & (
   | { kind: 'sockets'; count: number }
-  /** Requests whose bodies come by a byte a second. */
+  /** Requests whose bodies arrive one byte per second. */
   | { kind: 'slow bodies'; count: number; token: string }
   | ({ kind: 'requests'; clients: number; method: string; token?: string; perSecond?: number } & Content)
 )
 
 type Content = {
-  /** One of the bodies below, or what it is. */
+  /** One of the bodies below, or the body itself. */
   body: keyof typeof BODIES | object
-  /** That of VIPs in trees. */
+  /** The subnet of VIPs in trees. */
   subnet?: string
-  /** Whether each object that was made is deleted again at once, with all below it. */
+  /** Whether each created object is deleted at once, with its children. */
   isRemoved?: boolean
 }
 
 type Requests = Load & { kind: 'requests' }
 
 const PAUSE_AFTER_REFUSAL_MS = 1000
-/** How long a connection that was closed waits before it is back. */
+/** How long to wait before reopening a closed connection. */
 const PAUSE_AFTER_CLOSE_MS = 10_000
 
 const login = (name: string) => ({
@@ -42,7 +42,7 @@ const BODIES = {
   rescope: (_: number, { token }: Requests) => ({
     auth: { identity: { methods: ['token'], token: { id: token ?? '' } } },
   }),
-  /** 100 kB of which nothing is right. */
+  /** 100 kB in which nothing is valid. */
   invalid: () => ({
     loadbalancer: {
       vip_subnet_id: 'x',
@@ -67,7 +67,7 @@ const BODIES = {
   }),
 }
 
-/** Answers by their status, `failed` for none. */
+/** Answers by status, `failed` for none. */
 const outcomes: Record<string, number> = {}
 const note = (outcome: string | number) => {
   outcomes[outcome] = (outcomes[outcome] ?? 0) + 1

@@ -13,22 +13,25 @@ const SETTINGS = {
   KRATER_COMPUTE_DRIVER: 'noop',
   KRATER_COMPUTE_WARM_AMPHORAE: '0',
 }
-/** Where the hostile tenant is, when it does not share its address with the other. */
+/** The hostile tenant's address, when it does not share the other tenant's. */
 export const ELSEWHERE = '127.0.0.66'
 const HERE = '127.0.0.1'
-/** Files that one process of the load may open are fewer than that. */
+/** One process of the load may open fewer files than this. */
 const SOCKETS_OF_A_PROCESS = 5000
 const REQUEST_TIMEOUT_MS = 20_000
-/** What the cases to run have in their names. */
+/** Runs only cases whose name contains this. */
 const CHOSEN = process.env.BENCH_CASES ?? ''
 const LOWEST_PRIORITY = 19
 
 export type Neighbour = { token: string; login: () => Promise<void>; list: () => Promise<void> }
 
-/** What the other account does, and beside what. */
+/** What the other account does, and the load beside it. */
 type Case = { what: string; of: 'login' | 'list'; count: number; loads: readonly Load[]; warmUpMs?: number }
 
-/** @returns the table of what one account suffers from a hostile other one, as Markdown; `BENCH_CASES` chooses cases by what is in their names */
+/**
+ * @returns the table of what a hostile account costs another one, as Markdown; `BENCH_CASES` chooses cases by
+ * part of their names
+ */
 export async function benchDoors(root: string): Promise<string> {
   const instance = await startInstance(root, SETTINGS, 28_700)
   try {
@@ -118,7 +121,7 @@ function casesOf({ urlOf, token }: ApiClient): Case[] {
   ]
 }
 
-/** A user with a project of its own. */
+/** A user with a project. */
 export async function neighbourOf({ directory }: BenchInstance, name: string): Promise<Neighbour> {
   const admin = await signIn(directory, 'krater-admin')
   const make = async (path: string, singular: string, body: object): Promise<string> => {
@@ -161,11 +164,11 @@ export async function neighbourOf({ directory }: BenchInstance, name: string): P
 
 export type Latencies = { sorted: number[]; denied: number }
 
-/** Asks so many times, one after the other. @param pauseMs between two */
+/** Sends `count` requests, one after another. @param pauseMs between two */
 export async function measure(request: () => Promise<void>, count: number, pauseMs = 0): Promise<Latencies> {
   const sorted: number[] = []
   let denied = 0
-  // Its own wait for a processor is none of the figures': clients have machines of their own.
+  // Waiting for a CPU here would distort the figures: real clients have their own machines.
   setPriority(constants.priority.PRIORITY_HIGHEST)
   for (let asked = 0; asked < count && denied < 5; asked++) {
     const started = performance.now()
@@ -180,11 +183,11 @@ export async function measure(request: () => Promise<void>, count: number, pause
   return { sorted, denied }
 }
 
-/** @returns what ends it, and tells what it got */
+/** @returns a function that ends the load and returns its outcomes */
 export function startLoad(load: Load): () => Promise<Record<string, number>> {
   const program = join(dirname(process.argv[1] ?? ''), 'doors-load.mjs')
   const child = spawn(process.execPath, [program, JSON.stringify([load])], { stdio: ['ignore', 'pipe', 'inherit'] })
-  // The sender must not take the processors from what it asks.
+  // The sender must not take CPU time from the service that it loads.
   setPriority(child.pid ?? 0, LOWEST_PRIORITY)
   let said = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => {
@@ -210,7 +213,7 @@ function rowOf({ what, of }: Case, alone: Latencies, beside: Latencies, outcomes
   return `| ${[what, of, ...figures, String(beside.denied), got.join(', ')].join(' | ')} |`
 }
 
-/** Median and 99 %, each alone and beside. */
+/** Median and 99 %, each alone and beside the load. */
 export const cellsOf = (alone: Latencies, beside: Latencies): string[] =>
   [0.5, 0.99].flatMap(share =>
     [alone, beside].map(({ sorted }) => (sorted.length === 0 ? '-' : percentile(sorted, share).toFixed(0))),

@@ -13,7 +13,7 @@ import { type Losses, startProbes } from './steady-probes.js'
 const run = promisify(execFile)
 const BASE = '/v2.0/lbaas'
 const REPETITIONS = Number(process.env.BENCH_REPETITIONS ?? 3)
-/** Which drifts, by a regular expression over their names. */
+/** Chooses drifts by a regular expression over their names. */
 const CHOSEN = new RegExp(process.env.BENCH_DRIFTS ?? '')
 const LOOK_MS = 100
 const LIMIT_MS = 30_000
@@ -23,7 +23,7 @@ type Amphora = { id: string; vrrp_port_id: string; lb_network_ip: string; status
 type Event = { id: string; kind: string; repair: { text: string } | null; amphorae: { action: string }[] }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; operating_status: string }
 
-/** One that is done to the amphora from inside, or to its interface in the fabric. */
+/** A drift made inside the amphora, or on its interface in the fabric. */
 type Drift = { name: string; harm: ((target: Target) => string) | { link: 'down' | 'delete' } }
 type Outcome = Losses & { repairedMs: number | null; toldMs: number | null; told: string }
 
@@ -62,8 +62,9 @@ const PAIR: readonly Drift[] = [
 ]
 
 /**
- * Does to amphorae under traffic what nobody should do, and measures until each is again as it was, compared by itself; until the history tells of it; and
- * what requests suffered. Nobody changes anything meanwhile. @returns a table, as Markdown
+ * Damages amphorae under traffic, and measures the time until each is as before, compared independently; the
+ * time until the history reports it; and the effect on requests. Nothing else changes. @returns a table, as
+ * Markdown
  */
 export async function benchDrifts(root: string): Promise<string> {
   const instance = await startInstance(root, { KRATER_COMPUTE_WARM_AMPHORAE: '0' }, 28_500)
@@ -85,7 +86,7 @@ export async function benchDrifts(root: string): Promise<string> {
       await probes.stop()
     }
     return [
-      `Each ${REPETITIONS} times on an amphora of a whole Krater, those of keepalived on the one of a pair that has the VIP; a request every 10 ms over a connection of its own, and two clients that keep theirs. Seconds until the amphora is as before and until the history says so; median and worst.`,
+      `Each ${REPETITIONS} times on an amphora of a whole Krater, those of keepalived on the VIP’s holder in a pair. A request every 10 ms over a new connection, and two clients that keep theirs. Seconds until the amphora is as before and until the history reports it; median and worst.`,
       '| drift | repaired, s | worst | in the history, s | worst | lost, new connections | lost, kept connections | longest gap, ms | the history’s line |\n| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- |\n' +
         rows.join('\n'),
     ].join('\n\n')
@@ -114,7 +115,7 @@ async function createBalancer(instance: BenchInstance, admin: ApiClient, topolog
 
 type Scene = { amphora: Amphora; namespace: string; target: Target; isAsBefore: () => Promise<boolean> }
 
-/** Waits until all is well, and remembers how it is then. */
+/** Waits until all is well, and records that state. */
 async function settle(instance: BenchInstance, admin: ApiClient, balancer: Balancer, link: boolean): Promise<Scene> {
   const isSteady = async () => {
     const { loadbalancer } = (await instance.api.request(
@@ -139,7 +140,7 @@ async function settle(instance: BenchInstance, admin: ApiClient, balancer: Balan
       }),
     )
   }
-  // In a pair the VIP may move for good, and with it what keepalived sets for it.
+  // In a pair, the VIP may move for good, and with it keepalived's settings.
   const stable = (sights: Awaited<ReturnType<typeof look>>) =>
     sights.flatMap(({ amphora, state }) =>
       [...state]

@@ -9,11 +9,11 @@ const ROUNDS = 5
 type Shown = { id: string; vip_address: string; provisioning_status: string }
 
 /**
- * How long it takes from the POST of a whole load balancer (listener, pool, two members) until the first 200 through its VIP: with an amphora
- * that waited in the warm pool, and with one that had to be made. @returns a table, as Markdown
+ * Measures the time from the POST of a whole load balancer (listener, pool, two members) until the first 200
+ * through its VIP, with an amphora from the warm pool and with a new one. @returns a table, as Markdown
  */
 export async function benchFirstTraffic(root: string): Promise<string> {
-  // A project has at most as many warm ones within a minute as are ready.
+  // A project gets at most as many warm amphorae per minute as are ready.
   const warm = await measure(root, ROUNDS, 28_300)
   const cold = await measure(root, 0, 28_400)
   return [
@@ -53,7 +53,7 @@ async function measure(root: string, warmAmphorae: number, firstPort: number): P
   }
 }
 
-/** The demonstration's web servers as members of one more load balancer, as a POST asks for it. */
+/** Another load balancer with the demonstration's web servers as members, as the body of a POST. */
 export async function oneMoreOfDemo({ api }: BenchInstance): Promise<Record<string, unknown>> {
   const list = async (path: string) => (await api.request('network', 'GET', path)) as Record<string, unknown[]>
   const { subnets = [] } = await list('/v2.0/subnets')
@@ -71,7 +71,7 @@ export async function oneMoreOfDemo({ api }: BenchInstance): Promise<Record<stri
   }
 }
 
-/** The pool refills in the background: a round begins when it is full. */
+/** The pool refills in the background; a round begins when it is full. */
 async function untilWarm(instance: BenchInstance, count: number): Promise<void> {
   const until = performance.now() + 30_000
   while (performance.now() < until) {

@@ -19,8 +19,8 @@ const TICKS_PER_SECOND = 100
 type Balancer = { id: string; vip_address: string; provisioning_status: string }
 
 /**
- * Makes many load balancers at once, and measures until each answers; then leaves them alone, and measures what they and those who look after
- * them cost. @returns tables, as Markdown
+ * Creates many load balancers at once, measures until each answers, then leaves them alone and measures what
+ * they and the programs that watch them cost. @returns tables, as Markdown
  */
 export async function benchIdleAmphorae(root: string): Promise<string> {
   const instance = await startInstance(root, { KRATER_COMPUTE_WARM_AMPHORAE: '0' }, 28_900)
@@ -32,8 +32,8 @@ export async function benchIdleAmphorae(root: string): Promise<string> {
     const at = (share: number) => (percentile(firsts, share) / 1000).toFixed(1)
     await delay(SETTLE_SECONDS * 1000)
     return [
-      `${AMPHORAE} load balancers with a listener, a pool and two members, asked for at once: from the POST to the first 200 of each ${at(0.5)} s at the median, ${at(1)} s at most.`,
-      `What they cost when nobody uses them, over ${SECONDS} s:`,
+      `${AMPHORAE} load balancers with a listener, a pool and two members, created at once: from the POST to the first 200 of each ${at(0.5)} s at the median, ${at(1)} s at most.`,
+      `What they cost when idle, over ${SECONDS} s:`,
       await idleTable(instance),
     ].join('\n\n')
   } finally {
@@ -75,7 +75,7 @@ async function idleTable(instance: BenchInstance): Promise<string> {
 
 type Cost = { seconds: number; mebibytes: number }
 
-/** Processor seconds, with those of children that have ended, and memory (shared pages in parts), by program. */
+/** CPU seconds, including those of ended children, and memory (shared pages divided), by program. */
 async function costsOf({ directory }: BenchInstance): Promise<Map<string, Cost>> {
   const costs = new Map<string, Cost>()
   const add = (name: string, pid: number) => {

@@ -9,13 +9,13 @@ import { runningProcesses } from '../../controller/cli/state-directory/run-recor
 const run = promisify(execFile)
 const TICKS_PER_SECOND = 100
 
-/** A Krater to measure, with ports and a PostgreSQL of its own. */
+/** A Krater to measure, with its own ports and PostgreSQL. */
 export type BenchInstance = {
   directory: string
   api: ApiClient
-  /** Processor seconds that the processes of the APIs have used so far. */
+  /** CPU seconds that the processes of the APIs have used so far. */
   apiCpu: () => number
-  /** The same for the processes of PostgreSQL, those that have ended included. */
+  /** The same for the processes of PostgreSQL, including those that have ended. */
   databaseCpu: () => number
   /** Resident memory of each of our processes. */
   memory: () => { name: string; mebibytes: number }[]
@@ -24,7 +24,7 @@ export type BenchInstance = {
   remove: () => Promise<void>
 }
 
-/** @param firstPort the first of five ports in a row that are free */
+/** @param firstPort the first of five consecutive free ports */
 export async function startInstance(
   root: string,
   settings: Readonly<Record<string, string>>,
@@ -44,7 +44,7 @@ export async function startInstance(
   const krater = (...args: string[]) =>
     run(process.execPath, [join(root, 'dist/krater.js'), ...args], { env: environment, timeout: 180_000 })
   const remove = async () => {
-    // A benchmark's own error comes before this one.
+    // A benchmark's error comes before this one.
     await krater('down', '--all', '--yes').catch(error => process.stderr.write(`${error}\n`))
     rmSync(directory, { recursive: true, force: true })
   }
@@ -67,14 +67,14 @@ export async function startInstance(
   }
 }
 
-/** That a process has used so far. */
+/** CPU seconds that a process has used so far. */
 export function processorSeconds(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
   const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) / TICKS_PER_SECOND
 }
 
-/** Of the postmaster, of its processes that live, and of those that it has seen end. */
+/** CPU seconds of the postmaster, of its live processes, and of those that have ended. */
 function databaseSeconds(directory: string): number {
   const postmaster = readFileSync(join(directory, 'postgres/data/postmaster.pid'), 'utf8').split('\n', 1)[0]
   const children = readFileSync(`/proc/${postmaster}/task/${postmaster}/children`, 'utf8').trim().split(' ')
@@ -85,7 +85,7 @@ function databaseSeconds(directory: string): number {
     try {
       return processorSeconds(pid)
     } catch {
-      // It has just ended; the postmaster tells its share.
+      // It has just ended; the postmaster reports its share.
       return 0
     }
   }

@@ -7,7 +7,7 @@ const CLIENTS = [1, 16] as const
 const NOOP = { KRATER_NETWORK_DRIVER: 'noop', KRATER_COMPUTE_DRIVER: 'noop', KRATER_COMPUTE_WARM_AMPHORAE: '0' }
 const ROTATED = 10_000
 
-/** Kinds of orders, and how many of each come at once. */
+/** Kinds of orders, and how many of each are placed at once. */
 const ORDERS = [
   { what: 'aes 256', type: 'key', meta: { algorithm: 'aes', bit_length: 256, mode: 'gcm' }, count: 400 },
   { what: 'ec 256', type: 'asymmetric', meta: { algorithm: 'ec', bit_length: 256 }, count: 200 },
@@ -75,7 +75,7 @@ async function benchRequests(instance: BenchInstance): Promise<string> {
   ].join('\n')
 }
 
-/** One after the other for the time to ACTIVE, then many at once for the throughput. */
+/** One after another for the time to ACTIVE, then many at once for the throughput. */
 /** Fewer than a project may have waiting. */
 const REQUESTS_AT_ONCE = 100
 
@@ -104,7 +104,7 @@ async function benchOrders(instance: BenchInstance): Promise<string> {
     process.stderr.write(`${rows.at(-1)}\n`)
   }
   return [
-    'From the POST until a GET shows ACTIVE, one order after the other; then that many at once.',
+    'From the POST until a GET shows ACTIVE: one order after another, then that many at once.',
     '',
     '| order | ms to ACTIVE, median | 90 % | at once | orders/s |',
     '| --- | ---: | ---: | ---: | ---: |',

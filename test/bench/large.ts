@@ -16,7 +16,7 @@ const FIRST_PORT = 10_000
 const MONITOR = { type: 'HTTP', delay: 30, timeout: 10, max_retries: 1 }
 const ROUNDS = 5
 const TIMEOUT_SECONDS = 300
-/** Answers about so many members cost the API something. */
+/** Answers about so many members cost the API CPU time. */
 const POLL_MS = 200
 
 type Balancer = { id: string; vip_address: string; provisioning_status: string; fault?: { text: string } | null }
@@ -25,8 +25,9 @@ type Listener = { id: string; url: string; poolIds: string[]; firstPort: number 
 type Call = (method: string, path: string, body?: unknown) => Promise<unknown>
 
 /**
- * A load balancer with 10 listeners, 10 pools for each and 100 monitored members in each pool, made through the API on a real amphora: whether each
- * pool answers and each member is checked, what changes take, and what is refused beyond. @returns a table, as Markdown
+ * A load balancer with 10 listeners, 10 pools each and 100 monitored members per pool, created through the API
+ * on a real amphora: whether each pool answers and each member is checked, what changes take, and what is
+ * refused beyond that. @returns a table, as Markdown
  */
 export async function benchLarge(root: string): Promise<string> {
   const instance = await startInstance(root, { KRATER_LOAD_BALANCER_QUOTA_MEMBER: String(2 * MEMBERS) }, 28_600)
@@ -102,7 +103,7 @@ export async function benchLarge(root: string): Promise<string> {
     await untilEachAnswers(listeners)
     note('faults meanwhile, all mended', [...faults].join(' ') || 'none')
     return [
-      `${LISTENERS} listeners, each with ${POOLS_OF_A_LISTENER} pools (a default pool, the others by L7 policies) of ${MEMBERS_OF_A_POOL} members, each member with a port of its own and checked by HTTP every ${MONITOR.delay} s: ${MEMBERS} members in all, one real amphora.`,
+      `${LISTENERS} listeners, each with ${POOLS_OF_A_LISTENER} pools (a default pool, the others by L7 policies) of ${MEMBERS_OF_A_POOL} members, each member with its own port and checked by HTTP every ${MONITOR.delay} s: ${MEMBERS} members in all, one real amphora.`,
       ['| what | figure |', '| --- | --- |', ...rows.map(([what, figure]) => `| ${what} | ${figure} |`)].join('\n'),
     ].join('\n\n')
   } finally {
@@ -157,7 +158,7 @@ async function createListener(
   return { id: listener.id, url: `http://${vip_address}:${port}/`, poolIds, firstPort }
 }
 
-/** A member of the right pool answers at each path of each listener. */
+/** Waits until a member of the right pool answers at each path of each listener. */
 async function untilEachAnswers(listeners: readonly Listener[]): Promise<void> {
   const open = new Set(
     listeners.flatMap(({ url, poolIds, firstPort }) =>
@@ -199,7 +200,7 @@ function medianAndWorst(milliseconds: readonly number[]): string {
   return `${percentile(sorted, 0.5).toFixed(0)} ms at the median, ${percentile(sorted, 1).toFixed(0)} ms at most`
 }
 
-/** Of what runs in the amphora, and of the processes of the controller. */
+/** Memory of the programs in the amphora, and of the controller's processes. */
 async function memoryOf({ directory, memory }: BenchInstance): Promise<string> {
   const admin = await signIn(directory, 'krater-admin')
   const { amphorae } = (await admin.request('load-balancer', 'GET', '/v2.0/octavia/amphorae')) as {
@@ -216,12 +217,12 @@ async function memoryOf({ directory, memory }: BenchInstance): Promise<string> {
   return [`HAProxy ${sum(/^\S*haproxy /)} MiB`, `agent ${sum(/agent\.[cm]js/)} MiB`, ...ours].join(', ')
 }
 
-/** @returns what the API says when it refuses */
+/** @returns the API's refusal */
 async function refusalOf(request: () => Promise<unknown>): Promise<string> {
   const refusal = await request().then(
     () => null,
     (error: unknown) => error,
   )
-  if (!(refusal instanceof ApiRefusal)) throw new Error('This was not refused, although no machine can give it.')
+  if (!(refusal instanceof ApiRefusal)) throw new Error('This was not refused, although no machine can provide it.')
   return refusal.message
 }

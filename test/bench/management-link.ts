@@ -7,7 +7,7 @@ import { type BenchInstance, startInstance } from './instance.js'
 
 const BASE = '/v2.0/lbaas'
 
-/** A sequence of cuts. From the environment, so that a longer run needs no change here. */
+/** A sequence of cuts, from the environment, so that a longer run needs no change here. */
 const AMPHORAE = Number(process.env.BENCH_AMPHORAE ?? 50)
 const CUT_SECONDS = (process.env.BENCH_CUT_SECONDS ?? '10,45').split(',').map(Number)
 const REPETITIONS = Number(process.env.BENCH_REPETITIONS ?? 10)
@@ -18,12 +18,13 @@ type Amphora = { id: string; loadbalancer_id: string; status: string }
 type Round = { restarted: number; replaced: number; foundSeconds: number }
 
 /**
- * Cuts the management network of idle amphorae again and again. In each round one of those behind the cut dies: all its processes are stopped, so nothing inside repairs anything.
- * Counts the machines that were restarted or replaced although they served, and the time until the dead one is repaired after the network is back.
+ * Repeatedly cuts the management network of idle amphorae. In each round, one of those behind the cut dies: all
+ * its processes are stopped, so nothing inside repairs anything. Counts the machines that were restarted or
+ * replaced although they served, and the time until the dead one is repaired once the network is back.
  * @returns a table, as Markdown
  */
 export async function benchManagementLink(root: string): Promise<string> {
-  // More die here, one in each round, than the limits of restarts are made for.
+  // One amphora dies in each round, more than the restart limits allow.
   const limits = { KRATER_HEALTH_MANAGER_RESTART_LIMIT: '100', KRATER_HEALTH_MANAGER_PROJECT_RESTART_LIMIT: '100' }
   const instance = await startInstance(root, { KRATER_COMPUTE_WARM_AMPHORAE: '0', ...limits }, 28_300)
   try {
@@ -44,7 +45,7 @@ export async function benchManagementLink(root: string): Promise<string> {
       }
     }
     return [
-      `${AMPHORAE} amphorae, seed ${SEED}. In each round one of those behind the cut dies; all others serve.`,
+      `${AMPHORAE} amphorae, seed ${SEED}. In each round, one of those behind the cut dies; all others serve.`,
       '| cut, seconds | behind the cut | rounds | restarted although they served | replaced although they served | dead one repaired after the network is back, seconds, median | worst |\n| ---: | --- | ---: | ---: | ---: | ---: | ---: |\n' +
         rows.join('\n'),
     ].join('\n\n')
@@ -69,7 +70,7 @@ async function createBalancers({ api }: BenchInstance): Promise<void> {
   await untilTrue('all are ACTIVE', 600, () => notActive(api))
 }
 
-/** @returns those that are not ACTIVE */
+/** @returns the load balancers that are not ACTIVE */
 async function notActive(api: ApiClient): Promise<string[]> {
   const { loadbalancers } = (await api.request('load-balancer', 'GET', `${BASE}/loadbalancers`)) as {
     loadbalancers: { id: string; provisioning_status: string; operating_status: string }[]
@@ -131,7 +132,7 @@ async function firstProcessOf(namespace: string): Promise<number | null> {
   return (await processesInside(namespace).catch(() => [])).find(({ isFirst }) => isFirst)?.pid ?? null
 }
 
-/** @param lacking says what is not there yet */
+/** @param lacking returns what is still missing */
 async function untilTrue(what: string, seconds: number, lacking: () => Promise<string[]>): Promise<void> {
   let last: string[] = []
   for (const until = performance.now() + seconds * 1000; performance.now() < until; await delay(200)) {

@@ -4,14 +4,15 @@ export type Figures = {
   requestsPerSecond: number
   p50: number
   p99: number
-  /** Milliseconds of the API process per request. */
+  /** CPU milliseconds of the API process per request. */
   processor: number
-  /** Milliseconds of PostgreSQL's processes per request, the worker's statements included. */
+  /** CPU milliseconds of PostgreSQL's processes per request, including the worker's statements. */
   database: number
 }
 
 /**
- * Sends `count` requests from `clients` at once, each its next one after the last was answered, after half as many that only warm the compiler up.
+ * Sends `count` requests from `clients` at once, each sending its next request after its last answer, after
+ * half as many that only warm up the compiler.
  * @param request the n-th request
  * @throws Error when one fails
  */

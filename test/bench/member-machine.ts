@@ -8,7 +8,10 @@ const CIDRS = ['192.168.200.0/24', '192.168.201.0/24']
 
 type MemberPorts = { firstPort: number; count: number }
 
-/** A machine of the tenant's on so many networks that answers on so many ports. @returns the subnets and its addresses there */
+/**
+ * A tenant's machine on several networks that answers on several ports. @returns the subnets and its addresses
+ * there
+ */
 export async function startMemberMachine(
   ending: Ending,
   { directory, api }: BenchInstance,

@@ -13,14 +13,14 @@ const CHANGES = Number(process.env.BENCH_CHANGES ?? 1_000)
 const SEED = Number(process.env.BENCH_SEED ?? 1)
 /** Of each kind, for each of the two listeners. */
 const CLIENTS = 4
-/** More than any `deregistration_delay` of the changes. */
+/** Longer than any `deregistration_delay` of the changes. */
 const LONGEST_MS = 14_000
 const FIRST_PORT = 10_000
-/** More than the changes ever ask for: at most two for each, and four at first. */
+/** More than the changes ever request: at most two each, and four at first. */
 const PORTS = 2 * CHANGES + 4
 const EFFECT_TIMEOUT_MS = 60_000
 
-/** A change that was asked for, and when. */
+/** A change that was requested, and when. */
 type Done = { at: number; kind: string; method: string; path: string; body?: unknown }
 type Times = { answered: number; effective: number }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; fault?: unknown }
@@ -46,7 +46,10 @@ export async function benchRandomChanges(root: string): Promise<string> {
   }
 }
 
-/** What broke, each with the changes meanwhile, and what the history of the load balancer says of connections that were closed. */
+/**
+ * What broke, each with the changes at that time, and what the load balancer's history reports about closed
+ * connections.
+ */
 function wordsOf(broken: readonly Failure[], log: readonly Done[], closed: readonly unknown[]): string {
   const each = broken.slice(0, 20).map(failure => {
     const meanwhile = log.filter(({ at }) => at >= failure.beganAt && at <= failure.endedAt)
@@ -117,7 +120,7 @@ async function playChanges({ api }: BenchInstance, places: TenantInterface['legs
       if (done % 50 === 0) process.stderr.write(`${done} changes\n`)
     }
   } catch (error) {
-    // What was seen until then counts.
+    // Report what broke before the error.
     stopped = error
   }
   const tallies = await Promise.all(clients.map(end => end()))
@@ -139,7 +142,7 @@ function reportOf(times: ReadonlyMap<string, Times[]>, tallies: readonly Tally[]
     return `| ${kind} | ${each.length} | ${figures.join(' | ')} |`
   })
   return [
-    `${all.length} changes (seed ${SEED}) through the API, one after another, of a load balancer on a real amphora whose pools have a \`deregistration_delay\` of 6 to 10 s, under ${CLIENTS} clients of each kind at each of two listeners: ${served.join('; ')}. Broken: 0. Closed in order, since they outlived the delay of a member that had left: ${cutInOrder}.`,
+    `${all.length} changes (seed ${SEED}) through the API, one after another, of a load balancer on a real amphora whose pools have a \`deregistration_delay\` of 6 to 10 s, under ${CLIENTS} clients of each kind at each of two listeners: ${served.join('; ')}. Broken: 0. Closed as intended, because they outlived the delay of a member that had left: ${cutInOrder}.`,
     [
       '| change | count | the API answers, ms: median | 99 % | in effect after the answer: median | 99 % |',
       '| --- | ---: | ---: | ---: | ---: | ---: |',

@@ -13,7 +13,7 @@ import { percentile } from './measure.js'
 import { type Answers, type Load, load, startMembers } from './wrk.js'
 
 const ROUNDS = Number(process.env.BENCH_REPETITIONS ?? 8)
-/** Kinds of requests, such as `new connections`; all unless the environment chooses. */
+/** Kinds of requests, such as `new connections`; all by default. */
 const CHOSEN = new RegExp(process.env.BENCH_REQUESTS ?? '')
 const SECONDS = 2
 const MEMBERS = 2
@@ -28,11 +28,12 @@ const KINDS: readonly (Omit<Load, 'port' | 'seconds'> & { name: string })[] = [
 ]
 
 /**
- * What a careful engineer would write by hand for the same promises. A request goes elsewhere when its member cannot be reached (`retries`,
- * `redispatch`), is never sent twice, and a client's first one goes over no connection that its member may just be closing (`http-reuse safe`): with
- * `always` HAProxy 2.6 answers 502 to it, and `retry-on empty-response` would repeat orders and payments. Slow headers end, faults are logged
- * and requests are not, and bodies go through pipes of the kernel.
- * @param maxconn as the rendered one has it
+ * What a careful engineer would write by hand for the same guarantees. A request goes to another member when
+ * its member cannot be reached (`retries`, `redispatch`), is never sent twice, and a client's first one uses no
+ * connection that its member may be closing (`http-reuse safe`): with `always`, HAProxy 2.6 answers it with
+ * 502, and `retry-on empty-response` would repeat orders and payments. Slow headers time out, faults are logged
+ * and requests are not, and bodies go through kernel pipes.
+ * @param maxconn as in the rendered one
  */
 const handTuned = (ports: readonly number[], members: readonly number[], maxconn: string) => `global
     stats socket /run/krater/haproxy.sock mode 600 level admin
@@ -70,7 +71,7 @@ backend ${mode}-out
 ${mode === 'http' ? '    http-reuse safe\n' : ''}${members.map((port, at) => `    server member-${at} 127.0.0.1:${port}\n`).join('')}`,
 ).join('')}`
 
-/** One listener with HTTP and one with TCP, each with a pool of its own. */
+/** One HTTP and one TCP listener, each with its own pool. */
 function rendered(ports: readonly number[], members: readonly number[]): HaproxyPart {
   const numbered = MODES.map((mode, at) => ({ number: at + 1, protocol: mode === 'http' ? 'HTTP' : 'TCP' }) as const)
   const tree = aTree({
@@ -91,7 +92,7 @@ function rendered(ports: readonly number[], members: readonly number[]): Haproxy
   return haproxy
 }
 
-/** What the agent tells HAProxy when these members join. */
+/** The agent's commands to HAProxy when these members join. */
 function joining(applied: HaproxyPart, desired: HaproxyPart): string[] {
   const plan = planTransition(applied, desired, { running: true, hasOldWorkers: false, leaving: [], now: 0 })
   if (plan.kind !== 'runtime') throw new Error('Members cannot join at runtime.')
@@ -100,7 +101,7 @@ function joining(applied: HaproxyPart, desired: HaproxyPart): string[] {
 
 type Contestant = { name: string; ports: Record<Mode, number>; cpu: () => number; stop: () => Promise<void> }
 
-/** The first one is what the others are compared with. */
+/** The first one is the reference for the others. */
 async function startContestants(directory: string, members: readonly number[]): Promise<Contestant[]> {
   const started: Contestant[] = []
   const begin = async (name: string, ports: readonly number[], text: string, commands: readonly string[] = []) => {
@@ -130,8 +131,9 @@ async function startContestants(directory: string, members: readonly number[]): 
 type Measured = Answers & { processor: number }
 
 /**
- * Requests through the configuration that Krater renders, against the one written by hand, of the same HAProxy and in the same run: the
- * contestants take turns, so that what else the machine does hits them alike. @returns a table, as Markdown
+ * Requests through the configuration that Krater renders, compared with a handwritten one, on the same HAProxy
+ * and in the same run: the contestants take turns, so that other work on the machine affects them equally.
+ * @returns a table, as Markdown
  */
 export async function benchRendered(): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'krr-'))
@@ -150,7 +152,7 @@ export async function benchRendered(): Promise<string> {
       }
     }
     return [
-      `nginx with ${MEMBERS} members, wrk and HAProxy share this machine; ${ROUNDS} turns of ${SECONDS} s each. Processor time is that of HAProxy for one request. A ratio is the median of those of the single turns, with the least and the greatest.`,
+      `nginx with ${MEMBERS} members, wrk and HAProxy share this machine; ${ROUNDS} turns of ${SECONDS} s each. CPU time is HAProxy’s for one request. A ratio is the median over the turns, with the least and the greatest.`,
       '| requests | configuration | per second | p50, ms | p99, ms | processor, µs | requests, ratio to hand-tuned | processor, ratio | broken |',
       '| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |',
     ]
@@ -164,7 +166,7 @@ export async function benchRendered(): Promise<string> {
   }
 }
 
-/** @returns for each contestant what each of its turns gave; the first turns only warm up */
+/** @returns the results of each contestant's turns; the first turns only warm up */
 async function takeTurns(
   contestants: readonly Contestant[],
   mode: Mode,

@@ -8,15 +8,15 @@ const MEMBERS = 20
 const ROUNDS = 60
 
 /**
- * How long it takes to render all that an amphora should be, for a load balancer with many listeners, each with a pool of its own: without
- * L7 policies, and with some. @returns a table, as Markdown
+ * Measures rendering an amphora's desired state for a load balancer with many listeners, each with its own
+ * pool, without L7 policies and with some. @returns a table, as Markdown
  */
 export function benchRendering(): string {
   const rows = [0, 1, 5, 10].map(policies => {
     const tree = treeWith(policies)
     const times: number[] = []
     let bytes = 0
-    // the first rounds are the compiler's
+    // the first rounds warm up the compiler
     for (let round = -20; round < ROUNDS; round++) {
       const started = performance.now()
       const { haproxy } = renderDesired(tree, someFacts())
@@ -50,7 +50,7 @@ function treeWith(policies: number) {
   })
 }
 
-/** The actions take turns, and so do the types of rules; the pool is the one that the listener has anyway. */
+/** The actions take turns, and so do the types of rules; the pool is the listener's own. */
 function policy(listener: number, index: number) {
   const id = listener * 100 + index
   const redirect = {

@@ -11,17 +11,17 @@ const REPAIRS = 20
 const FAILOVERS = 5
 const BROKEN = 10
 const PORTS_AT_ONCE = 8
-/** More than any network here has addresses. */
+/** More than the addresses of any network here. */
 const MAX_PORTS = 8192
 const MAX_MADE_MS = 300_000
 
 /**
- * Repairs and failovers of one tenant's amphora beside another tenant that has taken every address it can get, and ten of whose load balancers
- * cannot be reached.
+ * Repairs and failovers of one tenant's amphora beside another tenant that has taken every address it can get,
+ * and ten of whose load balancers are unreachable.
  * @returns a table, as Markdown
  */
 export async function benchRepairBeside(root: string): Promise<string> {
-  // More die here than the limits of restarts are made for.
+  // More amphorae die here than the restart limits allow.
   const limits = { KRATER_HEALTH_MANAGER_RESTART_LIMIT: '100', KRATER_HEALTH_MANAGER_PROJECT_RESTART_LIMIT: '100' }
   const instance = await startInstance(root, limits, 28_900)
   try {
@@ -76,7 +76,7 @@ async function takePorts(instance: BenchInstance, { token }: Neighbour): Promise
       const answer = await fetch(url, { method: 'POST', headers, body })
       const text = await answer.text()
       if (answer.ok) made++
-      // Whoever sends more than is answered waits a moment.
+      // A sender that exceeds the rate limit pauses.
       else if (answer.status === 429) await delay(1000)
       else refusal = `${answer.status} ${(JSON.parse(text) as { NeutronError: { type: string } }).NeutronError.type}`
     }
@@ -85,7 +85,7 @@ async function takePorts(instance: BenchInstance, { token }: Neighbour): Promise
   return { made, refusal }
 }
 
-/** Makes load balancers and takes their management interfaces down. */
+/** Creates load balancers and takes their management interfaces down. */
 async function breakBalancers(instance: BenchInstance, { token }: Neighbour): Promise<void> {
   const { directory, api } = instance
   const { id: subnet } = await publicSubnet(instance)
@@ -107,7 +107,7 @@ async function breakBalancers(instance: BenchInstance, { token }: Neighbour): Pr
     amphorae: { id: string; loadbalancer_id: string }[]
   }
   const theirs = amphorae.filter(({ loadbalancer_id }) => balancers.some(({ id }) => id === loadbalancer_id))
-  if (theirs.length !== BROKEN) throw new Error(`${theirs.length} of ${BROKEN} amphorae are there.`)
+  if (theirs.length !== BROKEN) throw new Error(`There are ${theirs.length} of ${BROKEN} amphorae.`)
   const instanceName = instanceId(directory) ?? ''
   await managementLink(instanceName, directory).cut(theirs.map(({ id }) => id))
 }

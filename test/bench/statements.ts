@@ -15,12 +15,15 @@ import type { BenchInstance } from './instance.js'
 export const WITHOUT_QUOTAS = Object.fromEntries(COUNTED_RESOURCES.map(kind => [kind, -1])) as Limits
 
 export type StatementCounter = {
-  /** Statements that the API sends to PostgreSQL for one request, BEGIN and COMMIT included, authentication not. */
+  /**
+   * Statements that the API sends to PostgreSQL for one request, including BEGIN and COMMIT, without
+   * authentication.
+   */
   countOf: (method: string, path: string, body?: unknown) => Promise<number>
   stop: () => Promise<void>
 }
 
-/** A load balancer API of this process over the instance's database, whose connection tells of every statement. */
+/** A load balancer API in this process on the instance's database, whose connection reports every statement. */
 export async function countStatements({ directory, api }: BenchInstance): Promise<StatementCounter> {
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'load_balancer', 'bench')

@@ -6,14 +6,14 @@ const LIMIT_MS = 1_000
 
 type Probe = { beganAt: number; endedAt: number; isAnswered: boolean }
 
-/** What a window of time did to requests. */
+/** The effect of a window of time on requests. */
 export type Losses = {
   lost: { fresh: number; kept: number }
-  /** The longest time in which no request over a connection of its own was answered. */
+  /** The longest time in which no request over a new connection was answered. */
   gapMs: number
 }
 
-/** Requests to a URL all the time: one every 10 ms over a connection of its own, and two clients with a connection that they keep. */
+/** Steady requests to a URL: one every 10 ms over a new connection, and two clients that keep their connection. */
 export function startProbes(url: string) {
   const probes = { fresh: [] as Probe[], kept: [] as Probe[] }
   let running = true
@@ -29,7 +29,7 @@ export function startProbes(url: string) {
   }
   const clients = [keep(), keep()]
   return {
-    /** Since a time of performance.now(); forgets what was before. */
+    /** Since a time of performance.now(); forgets everything before. */
     losses: (since: number): Losses => {
       for (const kind of ['fresh', 'kept'] as const)
         probes[kind] = probes[kind].filter(({ endedAt }) => endedAt >= since)

@@ -20,11 +20,12 @@ const REQUESTS = { list: 200, login: 30, change: 20, repair: 10 }
 const MAX_REPAIR_MS = 120_000
 
 /**
- * What one tenant suffers beside another that does all it can at once, on an instance as `krater up` makes it, with real amphorae.
+ * What one tenant suffers beside another that does all it can at once, on an instance as `krater up` starts it,
+ * with real amphorae.
  * @returns a table, as Markdown
  */
 export async function benchWorstTenant(root: string): Promise<string> {
-  // More die here than the limits of restarts are made for.
+  // More amphorae die here than the restart limits allow.
   const limits = { KRATER_HEALTH_MANAGER_RESTART_LIMIT: '100', KRATER_HEALTH_MANAGER_PROJECT_RESTART_LIMIT: '100' }
   const instance = await startInstance(root, limits, 28_500)
   try {
@@ -57,7 +58,7 @@ export async function benchWorstTenant(root: string): Promise<string> {
       return `| ${[what, count, ...cellsOf(one, other), one.denied + other.denied].join(' | ')} |`
     })
     return [
-      'One tenant at once: 50 wrong logins at 50 accounts, 4,000 idle connections, 100 bodies by a byte a second, 80 tokens/s, 16 lists with 1,000 sort keys, 16 invalid bodies of 100 kB, 8 trees of 2,400 members, 8 orders of RSA-4096, 4 certificates whose PKCS#12 wants two million rounds, 8 networks made and removed, 2 load balancers with amphorae made and removed. Its senders have the lowest priority, so that it is its requests that cost, and who measures the highest; all share the machine. A tenth of a second passes between two lists.',
+      'One tenant at once: 50 wrong logins at 50 accounts, 4,000 idle connections, 100 bodies at one byte per second, 80 tokens/s, 16 lists with 1,000 sort keys, 16 invalid bodies of 100 kB, 8 trees of 2,400 members, 8 orders of RSA-4096, 4 certificates whose PKCS#12 wants two million rounds, 8 networks created and removed, 2 load balancers with amphorae created and removed. Its senders have the lowest priority, so that only its requests cost CPU time; the measuring client has the highest. All share the machine. Two lists are a tenth of a second apart.',
       '',
       '| the other tenant’s | times | p50 ms alone | p50 ms beside | p99 ms alone | p99 ms beside | failed |',
       '| --- | ---: | ---: | ---: | ---: | ---: | ---: |',
@@ -75,7 +76,7 @@ export async function benchWorstTenant(root: string): Promise<string> {
 type Balancer = { id: string; vip_address: string; provisioning_status: string; pools: { id: string }[] }
 type Member = { id: string; name: string }
 
-/** What can be done to the demonstration's load balancer, until its traffic shows it. */
+/** Actions on the demonstration's load balancer, each until its traffic shows it. */
 export async function trafficOf({ directory, api }: BenchInstance) {
   const admin = await signIn(directory, 'krater-admin')
   const list = async <Item>(client: ApiClient, path: string, key: string): Promise<Item[]> =>
@@ -111,7 +112,7 @@ export async function trafficOf({ directory, api }: BenchInstance) {
       for (const { pid, isFirst } of await processesInside(namespace)) if (isFirst) killIfThere(pid)
       while ((await ask(url)) !== null) await delay(5)
       if ((await firstSuccess(url, MAX_REPAIR_MS)) === null) throw new Error('The traffic did not come back.')
-      // The next kill finds a load balancer that has settled.
+      // The next kill needs a settled load balancer.
       await settled()
     },
     failover: async () => {
@@ -171,7 +172,7 @@ async function loadsOf(instance: BenchInstance): Promise<Load[]> {
   ]
 }
 
-/** @returns a key and certificate, in base64, behind as many rounds of key derivation as anybody would wait for */
+/** @returns a key and certificate, in base64, behind as many rounds of key derivation as anyone would wait for */
 async function laboriousPkcs12(): Promise<string> {
   const directory = mkdtempSync(join(tmpdir(), 'p12-'))
   const at = (name: string) => join(directory, name)

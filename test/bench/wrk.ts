@@ -6,12 +6,12 @@ import { until } from '../support/services/haproxy.js'
 
 const run = promisify(execFile)
 
-/** One way of asking, over so many connections at once. */
+/** One kind of request, over a number of connections at once. */
 export type Load = { port: number; path: string; connections: number; newConnections: boolean; seconds: number }
 
 export type Answers = { requests: number; requestsPerSecond: number; p50: number; p99: number; broken: number }
 
-/** Asks as fast as it can, with wrk. Latencies in milliseconds. */
+/** Sends requests as fast as it can, with wrk. Latencies in milliseconds. */
 export async function load({ port, path, connections, newConnections, seconds }: Load): Promise<Answers> {
   const words = ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency']
   const header = newConnections ? ['-H', 'Connection: close'] : []

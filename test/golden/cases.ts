@@ -17,7 +17,7 @@ import { optionCases } from './option-cases.js'
 
 export type GoldenCase = { name: string; tree: LoadBalancerTree; facts: AmphoraFacts }
 
-/** What each golden file shows; the text itself is in <name>.cfg, and in <name>.keepalived.conf for a pair. */
+/** What each golden file shows. The configuration is in <name>.cfg, and in <name>.keepalived.conf for a pair. */
 export const goldenCases: GoldenCase[] = [
   {
     name: 'http-round-robin',

@@ -14,7 +14,7 @@ import { aPolicy, aRule } from './l7-models.js'
 import { aListener, aMember, aMonitor, aPool, aTree, uuid } from './models.js'
 import { anyText } from '../support/inputs/any-text.js'
 
-/** What means something to HAProxy, to a log format, to Handlebars, to a shell, or to a parser that is not careful. */
+/** What is special to HAProxy, to a log format, to Handlebars, to a shell, or to a careless parser. */
 const FRAGMENTS = [
   ...`'"#\\%;$\`{}[]()<>|&*?~!,:/@ `,
   ...['\n', '\r', '\r\n', '\t', '\0', '\x1b', '\x7f', '\x85', '\u2028', '\u00a0', '\ufeff', '\u202e', '\ud800', 'é', '日本', '😀'],
@@ -32,7 +32,7 @@ export const nastyText = (): fc.Arbitrary<string> =>
     fc.string({ unit: 'binary-ascii', maxLength: 20 }),
   )
 
-/** The same without what most fields refuse at once: blanks, controls and what is not ASCII. */
+/** The same without what most fields refuse at once: blanks, control characters and non-ASCII. */
 export const nastyToken = (): fc.Arbitrary<string> =>
   fc
     .array(fc.constantFrom(...FRAGMENTS.filter(fragment => /^[!-~]+$/.test(fragment))), { minLength: 1, maxLength: 6 })
@@ -40,13 +40,13 @@ export const nastyToken = (): fc.Arbitrary<string> =>
 
 export type StringField = {
   name: string
-  /** A text without any meaning of its own that leads to the same structure as the given one. */
+  /** A text without special meaning that gives the same structure as the given one. */
   harmless: (text: string) => string
-  /** A load balancer that has the text in this field. */
+  /** A load balancer with the text in this field. */
   treeWith: (text: string) => LoadBalancerTree
 }
 
-/** Every text of a tree that a tenant or a database row brings. */
+/** Every text in a tree that comes from a tenant or a database row. */
 export const stringFields: StringField[] = [
   { name: 'load balancer name', harmless: () => 'x', treeWith: name => someTree({ tree: { name } }) },
   { name: 'load balancer id', harmless: () => 'x', treeWith: id => someTree({ tree: { id } }) },
@@ -73,7 +73,7 @@ export const stringFields: StringField[] = [
   { name: 'value of an inserted header', harmless: () => 'x', treeWith: text => someTree({ headers: { 'X-Forwarded-For': text } }) },
 ]
 
-/** Every text of a policy and of a rule, the value once for each way in which it is written. */
+/** Every text of a policy and of a rule, with the value once for each way in which it is written. */
 function l7Fields(): StringField[] {
   const rules: [name: string, field: 'id' | 'key' | 'value', rule: Partial<L7RuleNode>][] = [
     ['l7 rule id', 'id', {}],
@@ -136,7 +136,7 @@ function someTree(change: {
         defaultPoolId: poolId,
         insertHeaders: change.headers ?? {},
         ...change.listener,
-        // the pool's policy before it, so that its choice guards the one with the text
+        // the policy with the pool comes first, so that its choice guards the one with the text
         l7Policies: [
           aPolicy(1, { action: 'REDIRECT_TO_POOL', redirectPoolId: poolId, rules: [aRule(9, { type: 'HOST_NAME' })] }),
           ...(change.policy ? [aPolicy(2, change.policy)] : []),

@@ -7,7 +7,7 @@ import type {
   PoolNode,
 } from '../../controller/load-balancer/tree/tree.js'
 
-/** A readable UUID: one digit says the kind, the last ones say which. */
+/** A readable UUID: one digit gives the kind, the last ones the number. */
 export const uuid = (kind: number, number: number) =>
   `${String(kind).repeat(8)}-0000-4000-8000-${String(number).padStart(12, '0')}`
 
@@ -177,7 +177,7 @@ export function someFacts(change: Partial<AmphoraFacts> = {}): AmphoraFacts {
   }
 }
 
-/** An IPv6 VIP on an interface that has it. */
+/** An IPv6 VIP on an interface that carries it. */
 export const IPV6_VIP = {
   vip: { address: '2001:db8:1::10', subnetId: uuid(7, 6), networkId: uuid(8, 1), portId: uuid(9, 1), ownsPort: true },
 }

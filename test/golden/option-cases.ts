@@ -14,7 +14,7 @@ const DUAL_STACK = {
   listeners: [aListener(1, { allowedCidrs: ['198.51.100.0/24', '2001:db8::/32'] })],
 }
 
-/** Options of listeners, pools and monitors, a few of them in each file. */
+/** Options of listeners, pools and monitors, a few in each file. */
 export const optionCases: GoldenCase[] = [
   { name: 'additional-vips', facts: someFacts({ interfaces: [aDualStackVipInterface()] }), tree: aTree(DUAL_STACK) },
   {
