@@ -1,17 +1,17 @@
-"""What the tests of Python libraries look at: each finding is a line of JSON on standard output."""
+"""Findings of the tests of Python libraries: each is a line of JSON on standard output."""
 import functools
 import inspect
 import json
 
-# An id of nothing, and, as the noop network driver knows every id, of a subnet.
+# The id of no object, and of a subnet, because the noop network driver knows every id.
 SUBNET = '11111111-1111-4111-8111-111111111111'
-# Of every class of which an object was looked at: its methods, and those of them that were called.
+# For every class with a recorded object: its methods, and those that were called.
 methods = {}
 called = {}
 
 
 class Recorded:
-    """An object that notes which of its class's own methods are called."""
+    """An object that records which methods of its class are called."""
 
     def __init__(self, proxy):
         self.proxy = proxy
@@ -37,12 +37,12 @@ def find(name, got, expected):
 
 
 def look(name, resource, /, **expected):
-    """Attributes of a resource, as the SDK calls them."""
+    """Attributes of a resource, under the SDK's names."""
     find(name, {key: getattr(resource, key) for key in expected}, expected)
 
 
 def refuse(name, words, call, /, *args, **kwargs):
-    """A call that ends in an error which begins so: the class of the library, then what the service says."""
+    """A call that fails with an error that begins with these words: the library's class, then the service's message."""
     try:
         got = f'no error, but {call(*args, **kwargs)}'
     except Exception as error:
@@ -51,7 +51,7 @@ def refuse(name, words, call, /, *args, **kwargs):
 
 
 def life(word, proxy, names_of, made, other, change, *parent):
-    """get, find, list, page and update of a resource, of which there are two."""
+    """get, find, list, page and update of a resource that exists twice."""
     singular, plural = names_of
     method = functools.partial(getattr, proxy)
     key = made.name if made.id is None else made.id
@@ -75,7 +75,7 @@ def life(word, proxy, names_of, made, other, change, *parent):
     look(f'get {word} after its update', get(key, *parent), **change)
 
 
-# What the service knows no such filter for, under the name that the SDK sends.
+# Parameters that the service has no filter for, under the name that the SDK sends.
 NO_FILTERS = {
     'listeners': {'sni_container_refs', 'insert_headers', 'allowed_cidrs', 'tls_versions', 'alpn_protocols'},
     'pools': {'health_monitor_id', 'listener_id', 'tls_versions', 'alpn_protocols'},
@@ -92,7 +92,7 @@ ABOVE = {'load_balancer_id': 'load_balancers', 'loadbalancer_id': 'loadbalancers
 
 
 def filters(plural, kind, listing):
-    """Every query parameter of a resource gives what the SDK would pick out of the whole list by that attribute."""
+    """Every query parameter of a resource selects what the SDK would select from the whole list by that attribute."""
     everything = list(listing())
     for key in sorted(kind._query_mapping._mapping):
         if key in ('limit', 'marker') or (key, plural) == ('l7_policy_id', 'l7_rules'):
@@ -112,6 +112,6 @@ def filters(plural, kind, listing):
 
 
 def of(item, attribute):
-    """An attribute; of a list of references the only id."""
+    """An attribute; for a list of references, the only id."""
     value = getattr(item, attribute)
     return value[0]['id'] if attribute in ABOVE.values() and value else value

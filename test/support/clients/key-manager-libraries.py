@@ -1,10 +1,10 @@
 """Uses Python libraries against the key manager, as the user that the environment names (OS_AUTH_URL, OS_USERNAME, ...).
 
-The user's project must be without secrets. Every line on standard output is a finding in JSON: {"name": what was looked at, "got": ..., "expected": ...}.
+The user's project must have no secrets. Every line on standard output is a finding in JSON: {"name": ..., "got": ..., "expected": ...}.
 """
 import time
 
-# Libraries that poll sleep a second between two looks; a test has no need to.
+# Libraries that poll sleep a second between two requests; a test need not.
 sleep = time.sleep
 time.sleep = lambda seconds: sleep(min(seconds, 0.05))
 

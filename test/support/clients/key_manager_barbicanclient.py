@@ -25,7 +25,7 @@ def connect():
 
 
 def finished(orders, ref):
-    """The order when a worker is done with it. Orders of certificates show that one is at it."""
+    """The order once it has ended. Certificate orders show PROCESSING before."""
     for _ in range(600):
         order = orders.get(ref)
         if order.status not in ('PENDING', 'PROCESSING'):

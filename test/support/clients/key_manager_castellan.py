@@ -34,7 +34,7 @@ def certificate_of(key):
 
 
 def samples():
-    """One object of each kind, with the bytes that Castellan is to give back."""
+    """One object of each kind, with the bytes that Castellan must return."""
     key = rsa.generate_private_key(65537, 2048)
     der = serialization.Encoding.DER
     private = key.private_bytes(der, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

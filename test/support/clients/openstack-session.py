@@ -3,7 +3,7 @@
 A request is one line of JSON on standard input, an answer one line on standard output:
   {"argv": ["loadbalancer", "list"]}          ->  {"status": 0, "stdout": "...", "stderr": "..."}
   {"describe": "openstack.load_balancer.v2"}  ->  {"loadbalancer list": [{"options": ["--name"], "choices": []}, ...]}
-The cloud is OS_CLOUD's: the client keeps one login in a process.
+OS_CLOUD names the cloud: the client keeps one login per process.
 """
 import io
 import json
@@ -12,20 +12,20 @@ import time
 import traceback
 from importlib.metadata import entry_points
 
-sys.argv[0] = 'openstack'  # how messages call the program
+sys.argv[0] = 'openstack'  # the program's name in messages
 from openstackclient.shell import OpenStackShell
 
 answers, requests = sys.stdout, sys.stdin
 sys.stdout, sys.stderr, sys.stdin = io.StringIO(), io.StringIO(), io.StringIO()
 sys.excepthook = lambda *error: traceback.print_exception(*error, file=sys.__stderr__)
 
-# Between two looks `--wait` sleeps 3 s; a test has no need to.
+# `--wait` sleeps 3 s between two requests; a test need not.
 sleep = time.sleep
 time.sleep = lambda seconds: sleep(min(seconds, 0.05))
 
 
 class Session(OpenStackShell):
-    """The client up to where it would read the first command from a terminal."""
+    """The client up to the point where it would read the first command from a terminal."""
 
     def interact(self):
         self.interactive_mode = False
@@ -38,7 +38,7 @@ def open_shell():
 
 
 def run(shell, argv):
-    """One command line. Returns exit status and what was printed."""
+    """Runs one command line. Returns its exit status and output."""
     for stream in (sys.stdout, sys.stderr):
         stream.seek(0)
         stream.truncate()
@@ -46,18 +46,18 @@ def run(shell, argv):
         status = shell.run_subcommand(argv)
     except SystemExit as end:
         status = end.code
-    except Exception as error:  # the executable reports these so, and ends with 1
+    except Exception as error:  # the executable does the same, and ends with 1
         print(error, file=sys.stderr)
         status = 1
     return {'status': status or 0, 'stdout': sys.stdout.getvalue(), 'stderr': sys.stderr.getvalue()}
 
 
 def output_options(kind):
-    """The options that a command has from cliff, formats and columns: the server has no part in them."""
+    """The options that cliff adds to a command, such as formats and columns, which never reach the server."""
     base = next(base for base in kind.__mro__ if base.__module__.split('.')[0] != kind.__module__.split('.')[0])
 
     class Plain(base):
-        """Nothing but its base."""
+        """The base alone."""
 
         def take_action(self, parsed_args):
             raise NotImplementedError

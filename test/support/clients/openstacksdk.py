@@ -1,6 +1,6 @@
 """Uses every method of openstacksdk's load balancer proxy against the clouds `krater` and `krater-admin`.
 
-Every line on standard output is a finding in JSON: {"name": what was looked at, "got": ..., "expected": ...}.
+Every line on standard output is a finding in JSON: {"name": ..., "got": ..., "expected": ...}.
 """
 import os
 

@@ -1,5 +1,5 @@
-# What somebody tries who runs in an amphora: each system call that leads out of it. Prints `name errno` of each, in words (EPERM), or `name done`.
-#   perl - [ACCOUNT ROOT]   as that account, locked up in ROOT, as HAProxy's worker is; without, as it was started
+# An attacker in an amphora: tries each system call that leads out of it. Prints `name errno` for each, with the errno's name (EPERM), or `name done`.
+#   perl - [ACCOUNT ROOT]   as that account, confined to ROOT, as HAProxy's worker is; without arguments, as started
 # A call that reaches the kernel's own check of its arguments (EINVAL, EFAULT ...) was not refused.
 use strict;
 use warnings;
@@ -17,7 +17,7 @@ sub attempt {
   my $failed = !defined $result || $result eq '-1';
   print "$name ", ($failed ? $words{$errno} // $errno : 'done'), "\n";
 }
-# Numbers that the header files of an older system lack are the same on all processors.
+# Numbers that the header files of an older system lack are the same on all architectures.
 my %numbers = (io_uring_setup => 425, open_tree => 428, fsopen => 430, clone3 => 435, pidfd_getfd => 438);
 sub call {
   my ($name, @arguments) = @_;
@@ -36,7 +36,7 @@ if (defined $account) {
   POSIX::setuid($uid) == 0 or die "setuid: $!\n";
 }
 
-# Namespaces: of users with all others, by both clones, those of another process.
+# Namespaces: user and all others, with both clones, and another process's.
 call('unshare', 0x10000000 | 0x40000000 | 0x20000);
 {
   my $parent = $$;
@@ -58,7 +58,7 @@ call('process_vm_readv', 1, 0, 0, 0, 0, 0);
 call('process_vm_writev', 1, 0, 0, 0, 0, 0);
 call('pidfd_getfd', -1, 0, 0);
 call('kcmp', 1, 1, 0, 0, 0);
-# Large parts of the kernel that nobody here needs.
+# Large parts of the kernel that nothing here needs.
 call('keyctl', 0, -3, 0, 0, 0);
 call('add_key', 0, 0, 0, 0, 0);
 call('request_key', 0, 0, 0, 0);
@@ -96,7 +96,7 @@ attempt('limit-of-its-own', sub { open my $file, '>', '/proc/sys/user/max_inotif
 attempt('sysrq', sub { open my $file, '>', '/proc/sysrq-trigger' });
 attempt('disk', sub { open my $file, '<', '/dev/vda' });
 attempt('memory', sub { open my $file, '<', '/dev/mem' });
-# The host's own files, which stay as they are even if this goes through.
+# The host's files, which do not change even if this succeeds.
 for my $file (['/dev/null' => 0666], ['/dev/urandom' => 0666], ['/proc/meminfo' => 0444], ['/proc/uptime' => 0444]) {
   attempt("mode-of-$file->[0]", sub { syscall(&main::SYS_fchmodat(), -100, $file->[0], $file->[1]) });
 }
@@ -115,7 +115,7 @@ if (defined $account) {
   attempt('socket-PACKET', sub { syscall(&main::SYS_socket(), 17, 3, 768) });
   attempt('socket-NETLINK', sub { syscall(&main::SYS_socket(), 16, 3, 0) });
 } else {
-  # Networks that a card of its own leads to: the fabric, and from there the host. What it names there does not exist.
+  # Networks behind its own interfaces: the fabric, and from there the host. What it names there does not exist.
   my $bytes = sub { my ($kind, $value) = @_; pack('SSa*', 4 + length $value, $kind, $value) . "\0" x (-length($value) % 4) };
   my ($card_list, $card_new, $card_gone) = (18, 16, 17);
   my ($name, $card, $kind, $network_of_card, $network) = (3, 5, 18, 37, 46);

@@ -1,5 +1,5 @@
-# Says again and again, as a neighbour that would take a VIP over does, that it is the master of a pair (VRRP version 3, priority 255).
-#   perl - SECONDS SOURCE TARGET VIP   in IPv4; SOURCE may be anybody's address
+# Repeatedly claims to be the master of a pair (VRRP version 3, priority 255), as a neighbour that takes over a VIP would.
+#   perl - SECONDS SOURCE TARGET VIP   in IPv4; SOURCE may be any address
 use strict;
 use warnings;
 use Socket;

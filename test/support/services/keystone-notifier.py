@@ -1,7 +1,7 @@
-"""Publishes notifications as Keystone does, by the real oslo.messaging. The first argument is the message bus's URL.
+"""Publishes notifications as Keystone does, with the real oslo.messaging. The first argument is the URL of the message bus.
 
 A request is one line of JSON on standard input, {"event_type": ..., "payload": ..., "settings": {"exchange": ..., "topic": ..., "driver": ...,
-"rabbit": {...}}}; the answer, a line on standard output, says that the message bus has it.
+"rabbit": {...}}}. The answer is a line on standard output once the message bus has the notification.
 """
 import json
 import logging
@@ -14,7 +14,7 @@ from oslo_config import cfg
 
 
 class Loud(logging.Handler):
-    """A notifier only logs what it could not send."""
+    """Fails on errors, because a notifier only logs what it could not send."""
 
     def emit(self, record):
         print(self.format(record), file=sys.stderr, flush=True)

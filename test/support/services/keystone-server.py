@@ -1,10 +1,10 @@
-"""Debian's Keystone for a test. Each line of standard input is a command, a list in JSON; each is answered by one line.
+"""Debian's Keystone for a test. Each line of standard input is a command, a list in JSON, with one line as its answer.
 
 ["manage", ...]         keystone-manage with these arguments: answers 0, or another status
-["serve", port, {...}]  starts to serve on 127.0.0.1 (port 0 chooses one), with some options set otherwise: answers the port
+["serve", port, {...}]  serves on 127.0.0.1 (port 0 chooses one), with some options overridden: answers the port
 ["stop"]                stops serving: answers 0
 
-Keystone is imported once, which takes seconds, and every command runs in a fork. At the end of the input all of it ends.
+Keystone is imported once, which takes seconds, and every command runs in a fork. Everything ends with the input.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ def fork(work):
     if pid:
         return pid
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    # The answers go to standard output.
+    # Standard output is for the answers.
     os.dup2(2, 1)
     status = 1
     try:
@@ -54,14 +54,14 @@ def serve(port, options):
     reader, writer = os.pipe()
 
     def work():
-        # Keystone reads these as options of its own.
+        # Keystone would read them as its options.
         sys.argv = ["keystone"]
         os.environ["OS_KEYSTONE_CONFIG_FILES"] = CONFIGURATION
         application = wsgi.initialize_public_application()
         for name, value in options.items():
             group, option = name.split(".")
             cfg.CONF.set_override(option, value, group)
-        # In one thread: connections to SQLite belong to the thread that made them.
+        # In one thread: a connection to SQLite belongs to the thread that opened it.
         server = serving.make_server("127.0.0.1", port, application)
         os.write(writer, b"%d\n" % server.server_port)
         os.close(writer)
@@ -86,7 +86,7 @@ def main():
             os.waitpid(serving_pid, 0)
             answer = 0
         print(answer, flush=True)
-    # Without the hooks at the end, which take long and complain.
+    # Without the exit hooks, which are slow and print errors.
     os._exit(0)
 
 
