@@ -17,7 +17,7 @@ const apply = (wish: Wish = {}) =>
 const runtime = (command: string) =>
   amphora.inside('bash', '-c', `echo '${command}' | socat -t5 - UNIX:/run/krater/haproxy.sock`)
 const isGone = () => !runtime('show servers state').includes('member-2') || null
-const isTold = (text: string) =>
+const isReported = (text: string) =>
   traffic.reports().some(report => report.repairs.some(repair => repair.kind === 'closed' && repair.text === text)) ||
   null
 const workers = async () => (await agent.ask('status')).haproxy.workers
@@ -53,7 +53,7 @@ for (const [what, servers] of [
       const frontend = how === 'reload' ? [`http-response set-header X-${what} 1`] : []
       t.match(await apply({ servers: [...servers], frontend, deregistrationDelay: 1 }), { transition: how })
       t.equal(await traffic.ask('held', { name }), 'cut')
-      await until(() => isTold('1 connections of member member-2, 1 s after it left'))
+      await until(() => isReported('1 connections of member member-2, 1 s after it left'))
     }
   })
 }
@@ -108,7 +108,7 @@ t.test('reloads cut no connection until there are too many old workers; then the
     t.match(await reload(round), { transition: 'reload' })
   }
   t.equal(await traffic.ask('held', { name: 'old 1' }), 'cut')
-  await until(() => isTold('1 connections of an old worker of HAProxy: more than 2 of them'))
+  await until(() => isReported('1 connections of an old worker of HAProxy: more than 2 of them'))
   t.equal(await workers(), 3)
   for (const round of [2, 3]) t.equal(await end(`old ${round}`), 'complete')
   await until(async () => ((await workers()) === 1 ? true : null))

@@ -254,7 +254,7 @@ t.test('a machine', async t => {
   })
 
   /** Whether a repair that the agent recorded for the history is in its log too. */
-  const isTold = (repair: string) =>
+  const isReported = (repair: string) =>
     eventually(
       repair,
       async () => (await inside('cat /run/krater/log/agent.log')).includes(`repaired: ${repair}`),
@@ -277,8 +277,8 @@ t.test('a machine', async t => {
     await inside('for i in 1 2 3 4 5; do (setsid sh -c "sleep 0.1; exit 3" &) ; done')
     await wait(300)
     t.notMatch(await inside('ps axo stat'), /^Z/m, 'there are no zombies')
-    await isTold('sshd had ended: it is started again')
-    await isTold('the agent had ended: it is started again')
+    await isReported('sshd had ended: it is started again')
+    await isReported('the agent had ended: it is started again')
   })
 
   t.test('has a process 1 that restarts an sshd or agent that hangs or whose socket is missing', async t => {
@@ -290,7 +290,7 @@ t.test('a machine', async t => {
     await eventually('another sshd', () => sshds().length > 0 && !sshds().includes(sshd!), limit)
     const login = () => inside('echo welcome').catch(() => null)
     t.equal(await eventually('a login', login, limit), 'welcome\n')
-    await isTold('sshd hung; killed')
+    await isReported('sshd hung; killed')
 
     for (const harm of [
       'kill -STOP $(pgrep -f [a]gent.mjs)',
@@ -308,7 +308,7 @@ t.test('a machine', async t => {
         { protocolVersion: 1 },
         harm,
       )
-      if (harm.includes('STOP')) await isTold('the agent answered nobody: it is killed')
+      if (harm.includes('STOP')) await isReported('the agent answered nobody: it is killed')
     }
   })
 

@@ -216,12 +216,12 @@ t.test('an API answers 503 while its database is unavailable and serves again af
   const ask = () => fetch(server.url, { signal: AbortSignal.timeout(20_000) })
   t.equal((await ask()).status, 200)
   const printed = t.capture(console, 'log')
-  await proxy.goAway()
+  await proxy.disconnect()
   for (const when of ['over an open connection', 'over a new connection']) {
     const reply = await ask()
     t.match([reply.status, await reply.json()], [503, { message: /temporarily unavailable/ }], when)
   }
-  await proxy.comeBack()
+  await proxy.reconnect()
   t.equal((await ask()).status, 200)
   t.same(printed(), [], 'knex prints nothing')
 })

@@ -91,6 +91,6 @@ t.test('a pool whose connections are all busy does not count as an unavailable d
     await proxy.stop()
   })
   t.equal(await answersWithin(apart, 2_000), true)
-  await proxy.goAway()
+  await proxy.disconnect()
   t.equal(await answersWithin(apart, 2_000), false)
 })

@@ -13,11 +13,11 @@ import { createLog } from '../../../controller/log/log.js'
 import { OWN, tokenOf } from '../../support/clients/callers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
 import { eventually } from '../../support/eventually.js'
-import { orderWords, startTestOrderWorker } from '../../support/worlds/order-worker.js'
+import { orderHelpers, startTestOrderWorker } from '../../support/worlds/order-worker.js'
 
 const keyManager = await startTestKeyManager()
 const { ask, database, databaseUrl, store, stop } = keyManager
-const { order, ended } = orderWords(keyManager)
+const { order, ended } = orderHelpers(keyManager)
 t.teardown(stop)
 const worker = await startTestOrderWorker(keyManager)
 t.teardown(worker.stop)

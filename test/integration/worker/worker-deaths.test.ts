@@ -54,11 +54,11 @@ t.test('a worker finishes its work and listens again after a database outage', a
   recorder.behave(id, ({ tree }) => (tree.generation === 1 ? gate.pass() : Promise.resolve()))
   await notify(db, id)
   await gate.arrived
-  await proxy.goAway()
+  await proxy.disconnect()
   gate.open()
   await new Promise(resolve => setTimeout(resolve, 600))
   t.match(await findLoadBalancer(db, id), { applied_generation: 0, lease_owner: 'persistent' })
-  await proxy.comeBack()
+  await proxy.reconnect()
   const row = await settledAt(id, 1)
   t.match(row, { fault: null, attempts: 0, fence: 1 }, 'the work is finished under the same claim')
   await changeLoadBalancer(db, id)

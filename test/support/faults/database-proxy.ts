@@ -8,8 +8,8 @@ export type DatabaseProxy = {
   /** The same database, reached through the proxy. */
   url: string
   /** Breaks every connection and accepts no new ones, as when PostgreSQL was killed. */
-  goAway: () => Promise<void>
-  comeBack: () => Promise<void>
+  disconnect: () => Promise<void>
+  reconnect: () => Promise<void>
   stop: () => Promise<void>
 }
 
@@ -24,7 +24,7 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
   const sockets = new Set<Socket>()
   let server: Server | null = null
 
-  const comeBack = async () => {
+  const reconnect = async () => {
     server = createServer(client => {
       const upstream = connect(join(target, '.s.PGSQL.5432'))
       endTogether(client, upstream, sockets)
@@ -32,19 +32,19 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
     })
     await new Promise<void>(resolve => server?.listen(path, resolve))
   }
-  const goAway = async () => {
+  const disconnect = async () => {
     const closed = new Promise<void>(resolve => (server === null ? resolve() : server.close(() => resolve())))
     for (const socket of sockets) socket.destroy()
     await closed
     server = null
   }
-  await comeBack()
+  await reconnect()
   return {
     url: databaseUrl.replace(/host=.*$/, `host=${encodeURIComponent(directory)}`),
-    goAway,
-    comeBack,
+    disconnect,
+    reconnect,
     stop: async () => {
-      await goAway()
+      await disconnect()
       await rm(directory, { recursive: true, force: true })
     },
   }

@@ -21,7 +21,7 @@ export const storedMeta = (container_ref: string) => ({
 })
 
 /** What the tests of certificate orders often do with a key manager. */
-export function certificateOrderWords({ ask, database, store, url }: TestKeyManager) {
+export function certificateOrderHelpers({ ask, database, store, url }: TestKeyManager) {
   const payloadOf = async (path: string): Promise<string> => (await ask('GET', `${path}/payload`)).text
 
   /** The secrets in the container of an order, by name. */

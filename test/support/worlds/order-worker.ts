@@ -29,7 +29,7 @@ export const startTestOrderWorker = (
   })
 
 /** Shortcuts for what tests do with orders. */
-export const orderWords = ({ ask }: Pick<TestKeyManager, 'ask'>) => {
+export const orderHelpers = ({ ask }: Pick<TestKeyManager, 'ask'>) => {
   const order = async (type: string, meta: unknown, token = tokenOf('member')): Promise<string> => {
     const reply = await ask('POST', '/v1/orders/', { type, meta }, { token })
     if (reply.status !== 202) throw new Error(`The order was not accepted: ${reply.status} ${reply.text}`)

@@ -104,7 +104,7 @@ export function createAmphora(tree: LoadBalancerTree, change: Partial<ObservedAm
 /** The same amphora after the tree's configuration was applied. */
 export function createSettled(tree: LoadBalancerTree, change: Partial<ObservedAmphora> = {}): ObservedAmphora {
   const fresh = createAmphora(tree, change)
-  const apply = plan(tree, see(fresh), facts())
+  const apply = plan(tree, observe(fresh), facts())
     .stages.flat()
     .find(step => step.kind === 'apply')
   const applied = { appliedGeneration: tree.generation, appliedSha256: apply?.desired.sha256 ?? null }
@@ -118,7 +118,7 @@ export function createSettled(tree: LoadBalancerTree, change: Partial<ObservedAm
 
 /** Both amphorae of a pair with their shared configuration applied. */
 export function settlePair(tree: LoadBalancerTree, one: ObservedAmphora, other: ObservedAmphora) {
-  const steps = plan(tree, see(one, other), facts()).stages.flat()
+  const steps = plan(tree, observe(one, other), facts()).stages.flat()
   const settle = (amphora: ObservedAmphora): ObservedAmphora => {
     const apply = steps.find(step => step.kind === 'apply' && step.amphoraId === amphora.id)
     const appliedSha256 = apply?.kind === 'apply' ? apply.desired.sha256 : null
@@ -134,7 +134,7 @@ export const leaving = (amphora: ObservedAmphora, leavingSeconds: number): Obser
   agent: amphora.agent.state === 'answers' ? { ...amphora.agent, leavingSeconds } : amphora.agent,
 })
 
-export const see = (...amphorae: ObservedAmphora[]): Observed => ({
+export const observe = (...amphorae: ObservedAmphora[]): Observed => ({
   amphorae,
   vipPort: VIP_PORT,
   subnets: SUBNETS,

@@ -37,8 +37,8 @@ export function createPlanWorld(first: LoadBalancerTree) {
   let harmed = false
   let cut = false
 
-  const see = (): Observed => ({
-    amphorae: [...amphorae.values()].map(sightOf),
+  const observe = (): Observed => ({
+    amphorae: [...amphorae.values()].map(observationOf),
     vipPort: VIP_PORT,
     subnets: SUBNETS,
     mtus: new Map(),
@@ -254,7 +254,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
   }
 
   return {
-    plan: (): Plan => plan(tree, see(), facts()),
+    plan: (): Plan => plan(tree, observe(), facts()),
     effectsOf,
     faults,
     ids: () => [...amphorae.keys()],
@@ -311,7 +311,7 @@ const serversOf = ({ haproxy }: Desired): string =>
 
 const hasVip = ({ interfaces }: Desired) => interfaces.some(({ vips }) => vips.length > 0)
 
-function sightOf({ row, machine, ports }: Amphora): ObservedAmphora {
+function observationOf({ row, machine, ports }: Amphora): ObservedAmphora {
   const applied = machine?.applied ?? null
   return {
     ...row,

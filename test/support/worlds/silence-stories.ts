@@ -4,7 +4,7 @@ import { judgeSilence, type Liveness } from '../../../controller/health-manager/
 export const RHYTHM = { beatInterval: 3, staleAfter: 15 }
 
 /** An amphora that sent a heartbeat a second ago, except for some fields. */
-export function createHearing(index: number, fields: Partial<Liveness> = {}): Liveness {
+export function createLiveness(index: number, fields: Partial<Liveness> = {}): Liveness {
   return {
     amphoraId: `a${index}`,
     loadBalancerId: `lb${index}`,
@@ -71,7 +71,7 @@ export function playSilences(numRuns: number): void {
           beat.last = now
         }
         const hearings = projects.map((project, index) =>
-          createHearing(index, {
+          createLiveness(index, {
             projectId: `p${project}`,
             silentSeconds: now - beats[index]!.last,
             heardSinceSeconds: now - beats[index]!.since,

@@ -1,12 +1,12 @@
 import t from 'tap'
 import { judgeSilence, type Liveness, type Silence } from '../../../controller/health-manager/silence.js'
-import { createHearing, playSilences, RHYTHM } from '../../support/worlds/silence-stories.js'
+import { createLiveness, playSilences, RHYTHM } from '../../support/worlds/silence-stories.js'
 
 t.test('a silence counts as one amphora’s own, as shared, or as unsure', async t => {
-  const silent = createHearing(0, { silentSeconds: 16 })
-  const fleet = (fields: Partial<Liveness> = {}) => Array.from({ length: 9 }, (_, at) => createHearing(at + 1, fields))
+  const silent = createLiveness(0, { silentSeconds: 16 })
+  const fleet = (fields: Partial<Liveness> = {}) => Array.from({ length: 9 }, (_, at) => createLiveness(at + 1, fields))
   const cases: [string, Silence, Liveness, Liveness[]][] = [
-    ['not long enough', 'unsure', createHearing(0, { silentSeconds: 15 }), fleet()],
+    ['not long enough', 'unsure', createLiveness(0, { silentSeconds: 15 }), fleet()],
     ['nobody else is there', 'unsure', silent, []],
     ['everybody else was heard', 'alone', silent, fleet()],
     ['everybody fell silent', 'together', silent, fleet({ silentSeconds: 14 })],
@@ -16,19 +16,19 @@ t.test('a silence counts as one amphora’s own, as shared, or as unsure', async
       'two others fell silent with it',
       'together',
       silent,
-      [...fleet(), ...[20, 21].map(at => createHearing(at, { silentSeconds: 13 }))],
+      [...fleet(), ...[20, 21].map(at => createLiveness(at, { silentSeconds: 13 }))],
     ],
     [
       'another of its project fell silent with it',
       'together',
       silent,
-      [...fleet(), createHearing(20, { projectId: 'p0', silentSeconds: 13 })],
+      [...fleet(), createLiveness(20, { projectId: 'p0', silentSeconds: 13 })],
     ],
     [
       'the other one of its pair fell silent with it',
       'alone',
       silent,
-      [...fleet(), createHearing(20, { loadBalancerId: 'lb0', silentSeconds: 13 })],
+      [...fleet(), createLiveness(20, { loadBalancerId: 'lb0', silentSeconds: 13 })],
     ],
     [
       'ten of one other project fell silent with it',
@@ -36,7 +36,7 @@ t.test('a silence counts as one amphora’s own, as shared, or as unsure', async
       silent,
       [
         ...fleet(),
-        ...Array.from({ length: 10 }, (_, at) => createHearing(20 + at, { projectId: 'hostile', silentSeconds: 16 })),
+        ...Array.from({ length: 10 }, (_, at) => createLiveness(20 + at, { projectId: 'hostile', silentSeconds: 16 })),
       ],
     ],
   ]

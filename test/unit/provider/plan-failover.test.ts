@@ -11,7 +11,7 @@ import {
   expectSteps,
   facts,
   MEMBER_SUBNET,
-  see,
+  observe,
   settlePair,
 } from '../../support/worlds/plan-scene.js'
 
@@ -36,21 +36,21 @@ t.test('replacing a single amphora', async t => {
   const successor = createAmphora(tree, { id })
   const cold = { ...successor, status: 'BOOTING' as const, machine: 'absent' as const, ports: [], plugged: [] }
   await t.test('exactly one successor is allocated first', async t => {
-    expectSteps(t, plan(tree, see(leaving), facts()), [['allocate-amphora']], false)
+    expectSteps(t, plan(tree, observe(leaving), facts()), [['allocate-amphora']], false)
   })
   await t.test('the successor is built while the old amphora serves', async t => {
-    const next = plan(tree, see(leaving, cold), facts())
+    const next = plan(tree, observe(leaving, cold), facts())
     expectSteps(t, next, [['create-machine'], ['attach-port'], ['await-agent']], false)
     t.match(next.stages.flat(), [{ amphoraId: id }, { amphoraId: id }, { amphoraId: id }])
   })
   await t.test('a change during the replacement reaches the old amphora', async t => {
     const newer = createTree({ generation: 9 })
-    const next = plan(newer, see(leaving, cold), facts())
+    const next = plan(newer, observe(leaving, cold), facts())
     expectSteps(t, next, [['apply', 'create-machine'], ['attach-port'], ['await-agent']], false)
     t.match(next.stages[0], [{ amphoraId: leaving.id }, {}])
   })
   await t.test('the successor gets its configuration, then takes the VIP; then the old one drains', async t => {
-    const next = plan(tree, see(leaving, successor), facts())
+    const next = plan(tree, observe(leaving, successor), facts())
     const steps: Step['kind'][][] = [
       ['apply'],
       ['begin-handover'],
@@ -78,30 +78,30 @@ t.test('replacing a single amphora', async t => {
     const taken = createSettled(tree, { id })
     const handover: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['announce-vip'], ['drain-amphora']]
     const silence: Step['kind'][][] = [['silence-amphora'], ['announce-vip'], ...REMOVAL]
-    expectSteps(t, plan(tree, see(leaving, taken), facts()), handover, false)
+    expectSteps(t, plan(tree, observe(leaving, taken), facts()), handover, false)
     const demoted = { ...leaving, status: 'PENDING_DELETE' as const }
-    expectSteps(t, plan(tree, see(demoted, taken), facts()), handover, false)
-    expectSteps(t, plan(tree, see(draining(demoted, false), taken), facts()), [['observe-again']])
-    expectSteps(t, plan(tree, see(draining(demoted, true), taken), facts()), REMOVAL)
+    expectSteps(t, plan(tree, observe(demoted, taken), facts()), handover, false)
+    expectSteps(t, plan(tree, observe(draining(demoted, false), taken), facts()), [['observe-again']])
+    expectSteps(t, plan(tree, observe(draining(demoted, true), taken), facts()), REMOVAL)
     const lost = { ...demoted, machine: 'absent' as const, plugged: [], agent: unreachable }
-    expectSteps(t, plan(tree, see(lost, taken), facts()), silence)
-    expectSteps(t, plan(tree, see(taken), facts()), [])
+    expectSteps(t, plan(tree, observe(lost, taken), facts()), silence)
+    expectSteps(t, plan(tree, observe(taken), facts()), [])
   })
   await t.test('a broken amphora is no longer repaired, only replaced', async t => {
     const hung = { ...leaving, agent: unreachable, silentSeconds: 99 }
-    expectSteps(t, plan(tree, see(hung), facts()), [['allocate-amphora']], false)
-    const next = plan(tree, see(hung, successor), facts())
+    expectSteps(t, plan(tree, observe(hung), facts()), [['allocate-amphora']], false)
+    const next = plan(tree, observe(hung, successor), facts())
     expectSteps(t, next, [['apply'], ['apply'], ['silence-amphora'], ['announce-vip'], ...REMOVAL], false)
   })
   await t.test('the old amphora stays while its successor cannot be reached', async t => {
     const silent = { ...successor, agent: unreachable }
-    t.throws(() => plan(tree, see(leaving, silent), facts()), { code: 'amphora-unreachable' })
+    t.throws(() => plan(tree, observe(leaving, silent), facts()), { code: 'amphora-unreachable' })
   })
   await t.test('an amphora that never served is replaced without a handover', async t => {
     const unborn = { ...cold, replacing: true }
-    expectSteps(t, plan(tree, see(unborn), facts()), [['allocate-amphora']], false)
+    expectSteps(t, plan(tree, observe(unborn), facts()), [['allocate-amphora']], false)
     const heir = createAmphora(tree, { id: uuid(6, 3) })
-    const next = plan(tree, see(unborn, heir), facts())
+    const next = plan(tree, observe(unborn, heir), facts())
     expectSteps(t, next, [['apply'], ['silence-amphora'], ['announce-vip'], ...REMOVAL])
   })
 })
@@ -120,35 +120,35 @@ t.test('replacing a pair', async t => {
   const successor = createAmphora(tree, { id: uuid(6, 3), role: 'BACKUP' })
 
   await t.test('the backup is replaced first, and the master after it', async t => {
-    const next = plan(tree, see(oldMaster, oldBackup), facts())
+    const next = plan(tree, observe(oldMaster, oldBackup), facts())
     expectSteps(t, next, [['allocate-amphora']], false)
     t.match(next.stages.flat(), [{ role: 'BACKUP' }])
-    const half = plan(tree, see(oldMaster, successor, { ...oldBackup, status: 'PENDING_DELETE' }), facts())
+    const half = plan(tree, observe(oldMaster, successor, { ...oldBackup, status: 'PENDING_DELETE' }), facts())
     t.notOk(
       half.stages.flat().some(step => step.kind === 'allocate-amphora'),
       'not while the old backup exists',
     )
   })
   await t.test('the holder of the VIP is replaced last, whichever role it has', async t => {
-    const next = plan(tree, see(oldMaster, { ...oldBackup, heldVip: true }), facts())
+    const next = plan(tree, observe(oldMaster, { ...oldBackup, heldVip: true }), facts())
     t.match(next.stages.flat(), [{ role: 'MASTER' }])
-    const both = plan(tree, see({ ...oldMaster, heldVip: true }, { ...oldBackup, heldVip: true }), facts())
+    const both = plan(tree, observe({ ...oldMaster, heldVip: true }, { ...oldBackup, heldVip: true }), facts())
     t.match(both.stages.flat(), [{ role: 'BACKUP' }])
   })
   await t.test('a broken amphora is replaced before a serving one', async t => {
     const dead = { ...oldMaster, machine: 'stopped' as const, plugged: [], agent: unreachable }
-    t.match(plan(tree, see(dead, oldBackup), facts()).stages.flat(), [{ role: 'MASTER' }])
+    t.match(plan(tree, observe(dead, oldBackup), facts()).stages.flat(), [{ role: 'MASTER' }])
   })
   await t.test('a replacement that has begun continues first', async t => {
     const begun = createAmphora(tree, { id: uuid(6, 4), role: 'MASTER', machine: 'absent', ports: [], plugged: [] })
-    const next = plan(tree, see(oldMaster, oldBackup, begun), facts())
+    const next = plan(tree, observe(oldMaster, oldBackup, begun), facts())
     t.same(
       next.stages.flat().map(step => [step.kind, 'amphoraId' in step && step.amphoraId]),
       ['create-machine', 'attach-port', 'await-agent'].map(kind => [kind, begun.id]),
     )
   })
   await t.test('the successor is configured without the VIP, and the old one hands over and drains', async t => {
-    const next = plan(tree, see(oldMaster, oldBackup, successor), facts())
+    const next = plan(tree, observe(oldMaster, oldBackup, successor), facts())
     expectSteps(t, next, [['apply'], ['begin-handover'], ['demote-amphora'], ['await-vip'], ['drain-amphora']], false)
     t.match(next.stages.flat(), [
       { amphoraId: successor.id, desired: { keepalived: null, interfaces: [{ vips: [] }], haproxy: {} } },
@@ -160,7 +160,7 @@ t.test('replacing a pair', async t => {
   })
   await t.test('then the remaining amphora learns its new peer before the successor joins', async t => {
     const left = { ...oldBackup, status: 'PENDING_DELETE' as const, plugged: [] }
-    const next = plan(tree, see({ ...oldMaster, replacing: false }, left, successor), facts())
+    const next = plan(tree, observe({ ...oldMaster, replacing: false }, left, successor), facts())
     expectSteps(t, next, [['apply'], ['apply'], ...REMOVAL])
     t.match(next.stages.flat(), [{ amphoraId: master.id }, { amphoraId: successor.id }, { amphoraId: left.id }])
     const [first] = next.stages.flat()
@@ -168,40 +168,40 @@ t.test('replacing a pair', async t => {
   })
   await t.test('a leaving amphora is demoted, or silenced if unreachable, before its peer forgets it', async t => {
     const leaving = { ...oldBackup, status: 'PENDING_DELETE' as const }
-    const next = plan(tree, see(oldMaster, leaving, successor), facts())
+    const next = plan(tree, observe(oldMaster, leaving, successor), facts())
     const demotion: Step['kind'][][] = [['begin-handover'], ['demote-amphora'], ['await-vip'], ['drain-amphora']]
     expectSteps(t, next, [...demotion, ['apply'], ['apply']], false)
     const lost = { ...leaving, agent: unreachable }
-    const without = plan(tree, see(oldMaster, lost, successor), facts())
+    const without = plan(tree, observe(oldMaster, lost, successor), facts())
     expectSteps(t, without, [['silence-amphora'], ['apply'], ['apply'], ...REMOVAL], false)
   })
   await t.test('the successor is not admitted while its peer cannot be told of it', async t => {
     const grown = createTree({ topology: 'ACTIVE_STANDBY', generation: 9 }, [MEMBER_SUBNET])
     const comes = createAmphora(grown, { id: uuid(6, 3), role: 'BACKUP' })
     const leaves = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
-    expectSteps(t, plan(grown, see(leaves, master, comes), facts()), [['attach-port']], false)
+    expectSteps(t, plan(grown, observe(leaves, master, comes), facts()), [['attach-port']], false)
     const silent = { ...master, agent: unreachable, serves: true }
-    t.throws(() => plan(grown, see(leaves, silent, comes), facts()), { code: 'amphora-unreachable' })
+    t.throws(() => plan(grown, observe(leaves, silent, comes), facts()), { code: 'amphora-unreachable' })
     const restarted = createAmphora(tree, { id: master.id, role: 'MASTER' })
-    expectSteps(t, plan(grown, see(leaves, restarted, comes), facts()), [['apply'], ['attach-port']], false)
+    expectSteps(t, plan(grown, observe(leaves, restarted, comes), facts()), [['apply'], ['attach-port']], false)
     const ports = createAmphora(grown, { id: master.id }).ports
     const reaches = { ...master, ports, plugged: ports.map(({ id }) => id) }
-    const next = plan(grown, see(leaves, reaches, comes), facts())
+    const next = plan(grown, observe(leaves, reaches, comes), facts())
     expectSteps(t, next, [['apply'], ['apply'], ['observe-again']])
     t.match(next.stages.flat(), [{ amphoraId: master.id }, { amphoraId: comes.id }, {}])
   })
   await t.test('the second replacement waits until the first amphora’s connections have ended', async t => {
     const leaving = draining({ ...oldBackup, status: 'PENDING_DELETE' }, false)
     const [in1, in2] = settlePair(tree, successor, master)
-    expectSteps(t, plan(tree, see({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
-    expectSteps(t, plan(tree, see(in2, leaving, in1), facts()), [['observe-again']])
+    expectSteps(t, plan(tree, observe({ ...in2, replacing: true }, leaving, in1), facts()), [['drain-amphora']], false)
+    expectSteps(t, plan(tree, observe(in2, leaving, in1), facts()), [['observe-again']])
   })
   await t.test('no amphora is removed while the remaining one is impaired', async t => {
     const silent = { ...master, agent: unreachable }
-    t.throws(() => plan(tree, see(silent, oldBackup, { ...successor, agent: unreachable }), facts()), {
+    t.throws(() => plan(tree, observe(silent, oldBackup, { ...successor, agent: unreachable }), facts()), {
       code: 'amphora-unreachable',
     })
-    t.throws(() => plan(tree, see(silent, oldBackup, successor), facts()), { code: 'amphora-unreachable' })
+    t.throws(() => plan(tree, observe(silent, oldBackup, successor), facts()), { code: 'amphora-unreachable' })
   })
 })
 

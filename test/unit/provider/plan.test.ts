@@ -14,10 +14,10 @@ import {
   leaving,
   MEMBER_NETWORK,
   MEMBER_SUBNET,
+  observe,
   portsFor,
   SECOND_SUBNET,
   SUBNETS,
-  see,
   settlePair,
 } from '../../support/worlds/plan-scene.js'
 
@@ -26,16 +26,16 @@ import {
 t.test('creating a load balancer', async t => {
   const tree = createTree({}, [MEMBER_SUBNET])
   await t.test('without an amphora, one is allocated', async t => {
-    expectSteps(t, plan(tree, see(), facts()), [['allocate-amphora']], false)
+    expectSteps(t, plan(tree, observe(), facts()), [['allocate-amphora']], false)
   })
   await t.test('a cold amphora gets a machine and interfaces, and the plan waits for its agent', async t => {
     const cold = createAmphora(tree, { status: 'BOOTING', machine: 'absent', ports: [], plugged: [] })
-    const next = plan(tree, see(cold), facts())
+    const next = plan(tree, observe(cold), facts())
     expectSteps(t, next, [['create-machine'], ['attach-port', 'attach-port'], ['await-agent']], false)
   })
   await t.test('a warm amphora only gets its interfaces', async t => {
     const warm = createAmphora(tree, { ports: [], plugged: [] })
-    const next = plan(tree, see(warm), facts())
+    const next = plan(tree, observe(warm), facts())
     expectSteps(t, next, [['attach-port', 'attach-port']], false)
     t.same(
       next.stages.flat().map(step => step.kind === 'attach-port' && step.port.request.name),
@@ -43,29 +43,31 @@ t.test('creating a load balancer', async t => {
     )
   })
   await t.test('a complete amphora gets its configuration', async t => {
-    const next = plan(tree, see(createAmphora(tree)), facts())
+    const next = plan(tree, observe(createAmphora(tree)), facts())
     expectSteps(t, next, [['apply']])
     const [step] = next.stages.flat()
     t.match(step, { desired: { generation: tree.generation, fence: 4 } })
   })
   await t.test('a settled load balancer needs nothing', async t => {
-    expectSteps(t, plan(tree, see(createSettled(tree)), facts()), [])
+    expectSteps(t, plan(tree, observe(createSettled(tree)), facts()), [])
   })
   await t.test('the plan waits for the agent of a booting amphora whose machine runs', async t => {
     const booting = createAmphora(tree, { status: 'BOOTING', agent: { state: 'unreachable' } })
-    expectSteps(t, plan(tree, see(booting), facts()), [['await-agent']], false)
+    expectSteps(t, plan(tree, observe(booting), facts()), [['await-agent']], false)
   })
 })
 
 t.test('the VIP port', async t => {
   await t.test('our missing VIP port is created again', async t => {
     const tree = createTree()
-    const next = plan(tree, { ...see(createAmphora(tree)), vipPort: null }, facts())
+    const next = plan(tree, { ...observe(createAmphora(tree)), vipPort: null }, facts())
     expectSteps(t, next, [['ensure-vip-port']], false)
   })
   await t.test('a user’s missing VIP port cannot be created again and is reported', async t => {
     const tree = createTree({ vip: { ...aTree().vip, ownsPort: false } })
-    t.throws(() => plan(tree, { ...see(createAmphora(tree)), vipPort: null }, facts()), { code: 'vip-port-missing' })
+    t.throws(() => plan(tree, { ...observe(createAmphora(tree)), vipPort: null }, facts()), {
+      code: 'vip-port-missing',
+    })
   })
 })
 
@@ -73,31 +75,36 @@ t.test('changing a load balancer', async t => {
   const tree = createTree({ generation: 8 }, [null])
   await t.test('a newer generation is applied even if the configuration is the same', async t => {
     const amphora = createSettled(createTree({ generation: 7 }, [null]))
-    const next = plan(tree, see(amphora), facts())
+    const next = plan(tree, observe(amphora), facts())
     expectSteps(t, next, [['apply']])
   })
   await t.test('a member on a new network gets an interface before it is configured', async t => {
     const amphora = createSettled(tree)
     const grown = createTree({ generation: 9 }, [null, MEMBER_SUBNET])
-    expectSteps(t, plan(grown, see(amphora), facts()), [['attach-port']], false)
+    expectSteps(t, plan(grown, observe(amphora), facts()), [['attach-port']], false)
   })
   await t.test('an interface is removed once no request uses it any more', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const after = createTree({ generation: 8 }, [null])
     const ports = portsFor(before)
     const had = { ports, plugged: ports.map(({ id }) => id) }
-    expectSteps(t, plan(after, see(leaving(createSettled(before), 0)), facts()), [['apply'], ['await-leaving']], false)
+    expectSteps(
+      t,
+      plan(after, observe(leaving(createSettled(before), 0)), facts()),
+      [['apply'], ['await-leaving']],
+      false,
+    )
     const settled = createSettled(after, had)
     for (const [left, seconds] of [
       [1800, 180],
       [20, 2],
       [1, 1],
     ] as const) {
-      const next = plan(after, see(leaving(settled, left)), facts())
+      const next = plan(after, observe(leaving(settled, left)), facts())
       expectSteps(t, next, [['observe-again']])
       t.match(next.stages.flat(), [{ seconds }])
     }
-    const next = plan(after, see(leaving(settled, 0)), facts())
+    const next = plan(after, observe(leaving(settled, 0)), facts())
     expectSteps(t, next, [['detach-port']])
     t.match(next.stages.flat(), [{ portId: ports[1]!.id }])
   })
@@ -107,19 +114,19 @@ t.test('changing a load balancer', async t => {
     const both = portsFor(createTree({}, [MEMBER_SUBNET, SECOND_SUBNET]))
     const had = { ports: both, plugged: both.map(({ id }) => id) }
     const amphora = leaving(createSettled(before, had), 0)
-    const first = plan(after, see(amphora), facts())
+    const first = plan(after, observe(amphora), facts())
     expectSteps(t, first, [['apply'], ['await-leaving']], false)
     const keeps = { interfaces: [{}, { addresses: both[1]!.fixedIps.map(({ address }) => `${address}/24`).sort() }] }
     t.match(first.stages.flat(), [{ desired: keeps }])
     const settled = createSettled(after, had)
-    expectSteps(t, plan(after, see(leaving(settled, 20)), facts()), [['observe-again']])
-    const next = plan(after, see(leaving(settled, 0)), facts())
+    expectSteps(t, plan(after, observe(leaving(settled, 20)), facts()), [['observe-again']])
+    const next = plan(after, observe(leaving(settled, 0)), facts())
     expectSteps(t, next, [['shrink-port']], false)
     t.match(next.stages.flat(), [{ portId: both[1]!.id, subnetIds: [MEMBER_SUBNET] }])
   })
   await t.test('an interface is removed at once when another one leads to the same addresses', async t => {
     const twin = { ...SUBNETS[1]!, id: uuid(7, 4), networkId: uuid(8, 3) }
-    const seeTwin = (amphora: ObservedAmphora) => ({ ...see(amphora), subnets: [...SUBNETS, twin] })
+    const seeTwin = (amphora: ObservedAmphora) => ({ ...observe(amphora), subnets: [...SUBNETS, twin] })
     const before = portsFor(createTree({}, [MEMBER_SUBNET]))
     const after = createTree({ generation: 8 }, [twin.id])
     const added = desiredPorts(after, [...SUBNETS, twin], AMPHORA)[1]!.request
@@ -131,12 +138,12 @@ t.test('changing a load balancer', async t => {
     t.match(next.stages.flat(), [{}, { portId: before[1]!.id }])
   })
   await t.test('members that leave do not delay a required interface', async t => {
-    expectSteps(t, plan(tree, see(leaving(createSettled(tree), 30)), facts()), [])
+    expectSteps(t, plan(tree, observe(leaving(createSettled(tree), 30)), facts()), [])
   })
   await t.test('an older agent does not report open requests, so its interface is removed at once', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const after = createTree({ generation: 8 }, [null])
-    expectSteps(t, plan(after, see(createSettled(before)), facts()), [['apply'], ['detach-port']])
+    expectSteps(t, plan(after, observe(createSettled(before)), facts()), [['apply'], ['detach-port']])
   })
   await t.test('the interface of one amphora waits even if the other amphora cannot be reached', async t => {
     const pair = createTree({ topology: 'ACTIVE_STANDBY', generation: 9, appliedGeneration: 9 }, [null])
@@ -144,12 +151,12 @@ t.test('changing a load balancer', async t => {
     const before = createAmphora(pair, { role: 'BACKUP', ports, plugged: ports.map(({ id }) => id) })
     const [backup, master] = settlePair(pair, before, createAmphora(pair, { id: uuid(6, 2), role: 'MASTER' }))
     const silent = { ...master, agent: { state: 'unreachable' as const }, serves: true }
-    expectSteps(t, plan(pair, see(leaving(backup, 30), silent), facts()), [['observe-again']])
+    expectSteps(t, plan(pair, observe(leaving(backup, 30), silent), facts()), [['observe-again']])
   })
   await t.test('a port that was never plugged is removed too', async t => {
     const before = createTree({}, [MEMBER_SUBNET])
     const amphora = createSettled(tree, { ports: portsFor(before), plugged: [portsFor(before)[0]!.id] })
-    expectSteps(t, plan(tree, see(amphora), facts()), [['detach-port']])
+    expectSteps(t, plan(tree, observe(amphora), facts()), [['detach-port']])
   })
   await t.test('members under deletion need no interface', async t => {
     const leaving = createTree({}, [MEMBER_SUBNET])
@@ -166,11 +173,11 @@ t.test('changing a load balancer', async t => {
     const after = createTree({ generation: 8 }, [MEMBER_SUBNET, uuid(7, 3)])
     const amphora = createSettled(before)
     t.notOk(covers(amphora.ports[1]!, desiredPorts(after, SUBNETS, AMPHORA)[1]!))
-    expectSteps(t, plan(after, see(amphora), facts()), [['attach-port']], false)
+    expectSteps(t, plan(after, observe(amphora), facts()), [['attach-port']], false)
   })
   await t.test('a member on a missing subnet is reported with the subnet', async t => {
     const lost = createTree({}, [uuid(7, 9)])
-    t.throws(() => plan(lost, see(createAmphora(tree)), facts()), { code: 'subnet-missing', message: /7777.*9/ })
+    t.throws(() => plan(lost, observe(createAmphora(tree)), facts()), { code: 'subnet-missing', message: /7777.*9/ })
   })
 })
 
@@ -180,7 +187,7 @@ t.test('repairing an amphora', async t => {
   for (const machine of ['stopped', 'absent'] as const) {
     await t.test(`a machine that is ${machine} is recreated in place at once`, async t => {
       const broken = { ...settled, machine, plugged: [], agent: { state: 'unreachable' as const } }
-      const next = plan(tree, see(broken), facts({ restartsLeft: 0 }))
+      const next = plan(tree, observe(broken), facts({ restartsLeft: 0 }))
       expectSteps(t, next, [['create-machine'], ['attach-port'], ['await-agent']], false)
     })
   }
@@ -192,10 +199,10 @@ t.test('repairing an amphora', async t => {
       appliedSha256: null,
       drain: null,
     }
-    expectSteps(t, plan(tree, see({ ...settled, agent }), facts()), [['apply']])
+    expectSteps(t, plan(tree, observe({ ...settled, agent }), facts()), [['apply']])
   })
   await t.test('an amphora that asks for its configuration gets it', async t => {
-    expectSteps(t, plan(tree, see({ ...settled, needsApply: true }), facts()), [['apply']])
+    expectSteps(t, plan(tree, observe({ ...settled, needsApply: true }), facts()), [['apply']])
   })
   const hung = {
     ...settled,
@@ -208,54 +215,54 @@ t.test('repairing an amphora', async t => {
   const unreachable = { code: 'amphora-unreachable' }
   const changed = { ...tree, generation: tree.generation + 1 }
   await t.test('an amphora that is silent for too long and does not serve is restarted', async t => {
-    expectSteps(t, plan(tree, see(hung), facts()), restart, false)
+    expectSteps(t, plan(tree, observe(hung), facts()), restart, false)
   })
   await t.test('it is not restarted if it sent a heartbeat a moment ago', async t => {
-    t.throws(() => plan(tree, see({ ...hung, silentSeconds: 14, heardSeconds: 14 }), facts()), unreachable)
+    t.throws(() => plan(tree, observe({ ...hung, silentSeconds: 14, heardSeconds: 14 }), facts()), unreachable)
   })
   await t.test('it is not restarted if no restarts are left', async t => {
-    t.throws(() => plan(tree, see(hung), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
+    t.throws(() => plan(tree, observe(hung), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
   })
   await t.test('a serving amphora is never restarted because it is silent', async t => {
     const unseen = { ...hung, serves: true, silentSeconds: 9999, heardSeconds: 9999, unreachableSeconds: 9999 }
     const alone = facts({ silentAlone: new Set([hung.id]) })
-    expectSteps(t, plan({ ...tree, appliedGeneration: tree.generation }, see(unseen), alone), [])
-    t.throws(() => plan(changed, see(unseen), alone), {
+    expectSteps(t, plan({ ...tree, appliedGeneration: tree.generation }, observe(unseen), alone), [])
+    t.throws(() => plan(changed, observe(unseen), alone), {
       ...unreachable,
       message: /carries traffic but cannot be reached/,
     })
   })
   await t.test('an amphora is restarted if it alone fell silent and it is unknown whether it serves', async t => {
     const opaque = { ...hung, serves: null }
-    t.throws(() => plan(tree, see(opaque), facts()), { ...unreachable, message: /may still carry traffic/ })
-    expectSteps(t, plan(tree, see(opaque), facts({ silentAlone: new Set([hung.id]) })), restart, false)
+    t.throws(() => plan(tree, observe(opaque), facts()), { ...unreachable, message: /may still carry traffic/ })
+    expectSteps(t, plan(tree, observe(opaque), facts({ silentAlone: new Set([hung.id]) })), restart, false)
   })
   await t.test('an amphora with nothing to serve and nothing to apply is left alone', async t => {
     const idle = { ...tree, appliedGeneration: tree.generation, listeners: [] }
-    t.throws(() => plan(idle, see(hung), facts()), unreachable)
-    expectSteps(t, plan({ ...idle, generation: idle.generation + 1 }, see(hung), facts()), restart, false)
+    t.throws(() => plan(idle, observe(hung), facts()), unreachable)
+    expectSteps(t, plan({ ...idle, generation: idle.generation + 1 }, observe(hung), facts()), restart, false)
   })
   await t.test('an amphora that cannot repair itself is replaced after a while', async t => {
-    expectSteps(t, plan(tree, see({ ...settled, mismatchedSeconds: 60 }), facts()), [])
+    expectSteps(t, plan(tree, observe({ ...settled, mismatchedSeconds: 60 }), facts()), [])
     const broken = { ...settled, mismatchedSeconds: 61 }
-    expectSteps(t, plan(tree, see(broken), facts()), [['replace-amphora']], false)
-    expectSteps(t, plan(tree, see(broken), facts({ restartsLeft: 0 })), [])
-    expectSteps(t, plan(tree, see({ ...broken, replacing: true }), facts()), [['allocate-amphora']], false)
+    expectSteps(t, plan(tree, observe(broken), facts()), [['replace-amphora']], false)
+    expectSteps(t, plan(tree, observe(broken), facts({ restartsLeft: 0 })), [])
+    expectSteps(t, plan(tree, observe({ ...broken, replacing: true }), facts()), [['allocate-amphora']], false)
     const unheard = { ...broken, silentSeconds: 16, heardSeconds: 16 }
-    expectSteps(t, plan(tree, see(unheard), facts()), [], true)
+    expectSteps(t, plan(tree, observe(unheard), facts()), [], true)
   })
   await t.test(
     'an amphora that sends heartbeats but is unreachable is replaced after a while, successor first',
     async t => {
       const mute = { ...hung, serves: true, silentSeconds: 1, heardSeconds: 1 }
-      t.throws(() => plan(changed, see({ ...mute, unreachableSeconds: 59 }), facts()), {
+      t.throws(() => plan(changed, observe({ ...mute, unreachableSeconds: 59 }), facts()), {
         ...unreachable,
         message: /sends heartbeats but cannot be reached.*60 s/,
       })
       const overdue = { ...mute, unreachableSeconds: 61 }
-      expectSteps(t, plan(tree, see(overdue), facts()), [['replace-amphora']], false)
-      t.throws(() => plan(tree, see(overdue), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
-      expectSteps(t, plan(tree, see({ ...overdue, replacing: true }), facts()), [['allocate-amphora']], false)
+      expectSteps(t, plan(tree, observe(overdue), facts()), [['replace-amphora']], false)
+      t.throws(() => plan(tree, observe(overdue), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
+      expectSteps(t, plan(tree, observe({ ...overdue, replacing: true }), facts()), [['allocate-amphora']], false)
     },
   )
 })
@@ -265,7 +272,7 @@ t.test('an active-standby pair', async t => {
   const backup = createAmphora(tree, { id: uuid(6, 1), role: 'BACKUP' })
   const master = createAmphora(tree, { id: uuid(6, 2), role: 'MASTER' })
   await t.test('both amphorae are allocated at once', async t => {
-    const next = plan(tree, see(), facts())
+    const next = plan(tree, observe(), facts())
     expectSteps(t, next, [['allocate-amphora', 'allocate-amphora']], false)
     t.same(
       next.stages.flat().map(step => step.kind === 'allocate-amphora' && step.role),
@@ -273,23 +280,23 @@ t.test('an active-standby pair', async t => {
     )
   })
   await t.test('the standby is configured first, and each amphora separately', async t => {
-    const next = plan(tree, see(master, backup), facts())
+    const next = plan(tree, observe(master, backup), facts())
     expectSteps(t, next, [['apply'], ['apply']])
     t.match(next.stages.flat(), [{ amphoraId: backup.id }, { amphoraId: master.id }])
   })
   await t.test('nothing is configured before both addresses are known', async t => {
     const bare = { ...backup, ports: [], plugged: [] }
-    expectSteps(t, plan(tree, see(master, bare), facts()), [['attach-port']], false)
+    expectSteps(t, plan(tree, observe(master, bare), facts()), [['attach-port']], false)
   })
   await t.test('the live amphora gets a change while the dead one is recreated', async t => {
     const dead = { ...backup, machine: 'stopped' as const, plugged: [] }
-    const next = plan(tree, see(master, dead), facts())
+    const next = plan(tree, observe(master, dead), facts())
     expectSteps(t, next, [['apply', 'create-machine'], ['attach-port'], ['await-agent']], false)
   })
   await t.test('a change also applies while the other amphora is silent; that fault is reported last', async t => {
     const silent = { ...backup, agent: { state: 'unreachable' as const } }
-    expectSteps(t, plan(tree, see(master, silent), facts()), [['apply']], false)
-    const [apply] = plan(tree, see(master, silent), facts()).stages.flat()
+    expectSteps(t, plan(tree, observe(master, silent), facts()), [['apply']], false)
+    const [apply] = plan(tree, observe(master, silent), facts()).stages.flat()
     const sha256 = apply?.kind === 'apply' ? apply.desired.sha256 : null
     const done = { appliedGeneration: tree.generation, appliedSha256: sha256 }
     const settled = {
@@ -297,7 +304,7 @@ t.test('an active-standby pair', async t => {
       ...done,
       agent: { state: 'answers' as const, haproxyVersion: '2.6.12', drain: null, ...done },
     }
-    t.throws(() => plan(tree, see(settled, silent), facts()), { code: 'amphora-unreachable' })
+    t.throws(() => plan(tree, observe(settled, silent), facts()), { code: 'amphora-unreachable' })
   })
   await t.test('two hung amphorae share the restarts left', async t => {
     const hung = (amphora: ObservedAmphora) => ({
@@ -307,7 +314,7 @@ t.test('an active-standby pair', async t => {
       silentSeconds: 99,
       heardSeconds: 99,
     })
-    const next = plan(tree, see(hung(master), hung(backup)), facts({ restartsLeft: 1 }))
+    const next = plan(tree, observe(hung(master), hung(backup)), facts({ restartsLeft: 1 }))
     expectSteps(t, next, [['restart-machine'], ['attach-port'], ['await-agent']], false)
   })
   await t.test(
@@ -320,7 +327,7 @@ t.test('an active-standby pair', async t => {
         silentSeconds: 99,
         heardSeconds: 99,
       }
-      const [first] = plan(tree, see({ ...master, heldVip: true }, silent), facts()).stages
+      const [first] = plan(tree, observe({ ...master, heldVip: true }, silent), facts()).stages
       t.ok(first?.some(step => step.kind === 'restart-machine'))
     },
   )
@@ -334,8 +341,8 @@ t.test('an active-standby pair', async t => {
       ['delete-ports'],
       ['delete-amphora-row'],
     ]
-    expectSteps(t, plan(single, see(doomed, createSettled(single)), facts()), removal)
-    expectSteps(t, plan(single, see(doomed, createAmphora(single)), facts()), [['apply'], ...removal])
+    expectSteps(t, plan(single, observe(doomed, createSettled(single)), facts()), removal)
+    expectSteps(t, plan(single, observe(doomed, createAmphora(single)), facts()), [['apply'], ...removal])
   })
 })
 

@@ -8,9 +8,9 @@ import { encodePem } from '../../../../controller/x509/encoding/pem.js'
 import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { eventually } from '../../../support/eventually.js'
-import { certificateOrderWords, csr, storedMeta } from '../../../support/inputs/certificate-order-words.js'
+import { certificateOrderHelpers, csr, storedMeta } from '../../../support/inputs/certificate-order-words.js'
 import { fileOf, keyOf, openssl } from '../../../support/inputs/x509.js'
-import { EXECUTORS, orderWords, pathOf, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
+import { EXECUTORS, orderHelpers, pathOf, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
 
 const manager = await startTestKeyManager()
 const { ask, database } = manager
@@ -22,8 +22,8 @@ t.teardown(async () => {
   await worker.stop()
   await manager.stop()
 })
-const { order, show, ended } = orderWords(manager)
-const { resultOf, storedKey, waiting } = certificateOrderWords(manager)
+const { order, show, ended } = orderHelpers(manager)
+const { resultOf, storedKey, waiting } = certificateOrderHelpers(manager)
 
 const member = tokenOf('member')
 const rootRow = await database('certificate_authority').first('id', 'certificate')

@@ -1,11 +1,11 @@
 import t from 'tap'
 import { FOREIGN, tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { orderWords } from '../../../support/worlds/order-worker.js'
+import { orderHelpers } from '../../../support/worlds/order-worker.js'
 
 const keyManager = await startTestKeyManager({ quota: { orders: 40 } })
 const { ask, database, keyring, statementsOf, stop } = keyManager
-const { order, show } = orderWords(keyManager)
+const { order, show } = orderHelpers(keyManager)
 t.teardown(stop)
 
 const AES = { name: 'k', algorithm: 'AES', bit_length: 256, mode: 'cbc' }
@@ -222,7 +222,7 @@ t.test('concurrent requests do not exceed the quota', async t => {
 
 t.test('expose_processing_status shows PROCESSING', async t => {
   const open = await startTestKeyManager({ expose_processing_status: true })
-  const words = orderWords(open)
+  const words = orderHelpers(open)
   const id = await words.order('key', AES)
   await open.database('secret_order').where({ id }).update({ status: 'PROCESSING' })
   t.match(await words.show(id), { status: 'PROCESSING' })

@@ -12,14 +12,14 @@ import type { Json } from '../../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { eventually } from '../../../support/eventually.js'
 import { quiet } from '../../../support/worlds/machines.js'
-import { EXECUTORS, orderWords, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
+import { EXECUTORS, orderHelpers, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
 import { createGate } from '../../../support/worlds/worker-scene.js'
 
 /** The order in which workers execute orders, and how orders share lanes. */
 
 const keyManager = await startTestKeyManager()
 const { database, databaseUrl, keyring, stop } = keyManager
-const { order, ended } = orderWords(keyManager)
+const { order, ended } = orderHelpers(keyManager)
 t.teardown(stop)
 
 const AES = { algorithm: 'aes', bit_length: 256 }

@@ -9,12 +9,12 @@ import type { Json } from '../../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { eventually } from '../../../support/eventually.js'
 import { startDatabaseProxy } from '../../../support/faults/database-proxy.js'
-import { EXECUTORS, orderWords, pathOf, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
+import { EXECUTORS, orderHelpers, pathOf, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
 import { createGate } from '../../../support/worlds/worker-scene.js'
 
 const keyManager = await startTestKeyManager()
 const { ask, database, databaseUrl, keyring, stop } = keyManager
-const { order, show, ended } = orderWords(keyManager)
+const { order, show, ended } = orderHelpers(keyManager)
 t.teardown(stop)
 
 const worker = await startTestOrderWorker(keyManager)
@@ -417,11 +417,11 @@ t.test('a key made while the database is unavailable is stored once it is back',
   })
   const id = await order('key', AES)
   await gate.arrived
-  await proxy.goAway()
+  await proxy.disconnect()
   gate.open()
   await new Promise(resolve => setTimeout(resolve, 400))
   t.match(await rowOf(id), { status: 'PROCESSING' })
-  await proxy.comeBack()
+  await proxy.reconnect()
   t.match(await ended(id), { status: 'ACTIVE' })
   t.equal(calls, 1, 'the key is made only once')
   t.match(await rowOf(id), { fence: 1 })

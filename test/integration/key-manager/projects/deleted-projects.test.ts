@@ -174,11 +174,11 @@ t.test('a follower catches up after missing a notification', async t => {
   const proxy = await startDatabaseProxy(identity.databaseUrl)
   t.teardown(proxy.stop)
   const follower = await follow(t, { url: proxy.url, sweepMs: 600_000 })
-  await proxy.goAway()
+  await proxy.disconnect()
   const project = await createProject()
   await deleteProject(project)
   t.same(follower.erased, [])
-  await proxy.comeBack()
+  await proxy.reconnect()
   await follower.line(ERASED, line => line.projectId === project)
   await follower.stop()
 
