@@ -9,47 +9,45 @@ export const accessRuleSchema = z.object({
 
 export type AccessRule = z.output<typeof accessRuleSchema>
 
-/** What is asked of a service: its type in the catalogue, the method, and the path without the query. */
+/** A request to a service: the service's type in the catalogue, the method, and the path without the query. */
 export type RequestLine = { service: string; method: string; path: string }
 
-/** More than any path of the services has. It bounds what the rules of a caller cost, which match every part against `**`. */
-const MOST_SEGMENTS = 32
+/** More segments than any path of the services has. Bounds the cost of rules with `**`. */
+const MAX_SEGMENTS = 32
 
-/**
- * True when one rule matches. In a pattern `*` and `{name}` stand for one path segment and `**` for any number.
- */
+/** Whether a rule matches. In a pattern, `*` and `{name}` match one path segment and `**` matches any number. */
 export function isAllowedBy(rules: readonly AccessRule[], request: RequestLine): boolean {
   const path = request.path.split('/')
-  if (path.length > MOST_SEGMENTS) return false
+  if (path.length > MAX_SEGMENTS) return false
   return rules.some(
     rule =>
       rule.service === request.service && rule.method === request.method && segmentsMatch(rule.path.split('/'), path),
   )
 }
 
-/** Walks the pattern once, going back only to the last `**`, so that no pattern costs more than segments times segments. */
+/** Backtracks only to the last `**`, so the cost is at most the pattern's segments times the path's. */
 function segmentsMatch(pattern: readonly string[], path: readonly string[]): boolean {
-  let at = 0
+  let patternIndex = 0
   let retry: { pattern: number; path: number } | null = null
-  let position = 0
-  while (position < path.length) {
-    const segment = pattern[at]
+  let pathIndex = 0
+  while (pathIndex < path.length) {
+    const segment = pattern[patternIndex]
     if (segment === '**') {
-      retry = { pattern: at + 1, path: position }
-      at++
-    } else if (segment !== undefined && segmentMatches(segment, path[position]!)) {
-      at++
-      position++
+      retry = { pattern: patternIndex + 1, path: pathIndex }
+      patternIndex++
+    } else if (segment !== undefined && segmentMatches(segment, path[pathIndex]!)) {
+      patternIndex++
+      pathIndex++
     } else if (retry !== null) {
       retry = { pattern: retry.pattern, path: retry.path + 1 }
-      at = retry.pattern
-      position = retry.path
+      patternIndex = retry.pattern
+      pathIndex = retry.path
     } else {
       return false
     }
   }
-  while (pattern[at] === '**') at++
-  return at === pattern.length
+  while (pattern[patternIndex] === '**') patternIndex++
+  return patternIndex === pattern.length
 }
 
 function segmentMatches(pattern: string, segment: string): boolean {

@@ -15,13 +15,13 @@ export type IdentityApiOptions = {
   database: Database
   config: { identity: IdentitySettings }
   log: Logger
-  /** 32 bytes that encrypt what users keep under /v3/credentials. Without them that resource answers 501. */
+  /** 32 bytes that encrypt the credentials under /v3/credentials. Without them that resource answers 501. */
   credentialKey?: Buffer
 }
 
 const PURGE_INTERVAL_MILLISECONDS = 60_000
 
-/** The embedded identity service: Keystone's v3 API over our own tables. */
+/** The embedded identity service: Keystone's v3 API over Krater's own tables. */
 export function createIdentityApi({ database, config, log, credentialKey }: IdentityApiOptions): Koa {
   const service: Service = {
     database,
@@ -42,14 +42,14 @@ export function createIdentityApi({ database, config, log, credentialKey }: Iden
   })
 }
 
-/** @returns a function that removes ended tokens when it is called, at most once a minute, and does not wait for it */
+/** @returns a function that starts a purge of expired tokens, at most once a minute, and does not wait for it */
 function tokenPurge(database: Database, log: Logger): () => void {
   let last = 0
   return () => {
     if (Date.now() - last <= PURGE_INTERVAL_MILLISECONDS) return
     last = Date.now()
     purgeExpiredTokens(database).catch((error: Error) =>
-      log.warn({ service: 'identity' }, `Ended tokens were not purged: ${error.message}`),
+      log.warn({ service: 'identity' }, `Expired tokens were not purged: ${error.message}`),
     )
   }
 }

@@ -8,22 +8,22 @@ import { createTokenTurns } from './tokens/token-turns.js'
 
 export type AuthenticatorOptions = {
   validate: TokenValidator
-  /** Proxies that say where a request comes from. */
+  /** Proxies trusted to name the client's address. */
   trustedProxies: readonly string[]
   /** The public identity URL (ending in /v3), named in the WWW-Authenticate header. */
   identityUrl: string
-  /** Our type in the catalogue, which access rules name. Without it a token that has access rules is refused. */
+  /** This service's type in the catalogue, for access rules. Without it, tokens with access rules are refused. */
   serviceType?: string
 }
 
-/** What the bearer of a token in X-Service-Token must be, in lower case. */
+/** The role that a token in X-Service-Token must have, in lower case. */
 const SERVICE_ROLE = 'service'
 
 /**
- * Finds out who asks, or refuses with 401. A request that a service sends on behalf of its user carries the service's own token as well, in
- * X-Service-Token: the user's may then have ended meanwhile, and its access rules do not count. Identity headers that a client might forge
- * are never read anywhere, so none need be stripped.
- * @returns a function of the request and of its path, which access rules name
+ * Identifies the caller, or refuses with 401. A service that acts on behalf of a user also sends its own token, in
+ * X-Service-Token. The user's token may then have expired, and its access rules do not apply. Identity headers that a
+ * client might forge are never read, so none need to be stripped.
+ * @returns a function of the request and its path, which access rules match
  */
 export function createAuthenticator({
   validate,
@@ -47,14 +47,14 @@ export function createAuthenticator({
     const token = tokenIn(name => ctx.get(name))
     const caller = token === '' ? null : await find(token, { allowExpired: service !== null })
     if (caller === null) throw refuse()
-    if (service === null && !mayAsk(caller, { service: serviceType, method: ctx.method, path })) throw refuse()
+    if (service === null && !isPermitted(caller, { service: serviceType, method: ctx.method, path })) throw refuse()
     return service === null ? caller : { ...caller, service: service.user }
   }
 }
 
 /**
- * The token of the caller, '' when there is none. Once the caller is known it is good for requests to other services in the caller's name.
- * It must not be stored or logged.
+ * The caller's token; '' without one. After authentication it may be used for requests to other services in the
+ * caller's name. Never store or log it.
  */
 export const tokenIn = (header: (name: string) => string): string =>
   header('X-Auth-Token').trim() || header('X-Storage-Token').trim()
@@ -62,12 +62,12 @@ export const tokenIn = (header: (name: string) => string): string =>
 const isService = (caller: Caller | null): boolean =>
   caller !== null && isCurrent(caller) && caller.roles.includes(SERVICE_ROLE)
 
-const mayAsk = (caller: Caller, line: { service: string; method: string; path: string }): boolean =>
+const isPermitted = (caller: Caller, line: { service: string; method: string; path: string }): boolean =>
   isCurrent(caller) && (caller.accessRules === undefined || isAllowedBy(caller.accessRules, line))
 
 const isCurrent = ({ expiresAt }: Caller): boolean => expiresAt.getTime() > Date.now()
 
-/** Whom the requests of a caller count for. */
+/** The place in fair queues of a caller's requests: the lane is the project, or the user without one. */
 export const placeOfCaller = ({ project, user }: Caller): Place => [
   project === null ? `user ${user.id}` : `project ${project.id}`,
   user.id,

@@ -10,19 +10,19 @@ type ServiceType = 'identity' | 'load-balancer' | 'key-manager' | 'network'
 
 export type BootstrapOptions = {
   region: string
-  /** The passwords count for users that this call makes; those of existing users stay as they are. */
+  /** Passwords of users that this call creates. Existing users keep theirs. */
   adminPassword: string
   /** identity.password_hash_rounds */
   passwordHashRounds: number
   servicePasswords: { barbican: string; octavia: string }
-  /** Makes a project and a user `demo`, once: when an operator removes them, they stay away. */
+  /** Creates a project and a user `demo`, once: if an operator removes them, they are not created again. */
   demoPassword?: string
-  /** Base URLs for the catalogue; /v3 is added to that of identity when it is missing. */
+  /** Base URLs for the catalogue. Identity's gets /v3 appended if it is missing. */
   endpoints: Record<ServiceType, string>
 }
 
 export type Bootstrapped = {
-  /** Project ids. `demo` is null when there is none. */
+  /** Project IDs. `demo` is null if there is none. */
   projects: { admin: string; service: string; demo: string | null }
 }
 
@@ -33,10 +33,10 @@ const SERVICE_NAMES: Readonly<Record<ServiceType, string>> = {
   network: 'neutron',
 }
 
-/** Roles that Keystone's own policies and ours rest on: nobody may remove them by accident. */
+/** Roles that Keystone's and Krater's policies rely on. Immutable, so that they cannot be deleted by accident. */
 const IMMUTABLE_ROLES = ['admin', 'manager', 'member', 'reader', 'service'] as const
 
-/** Roles that the services' policies ask for. */
+/** Other roles in the services' policies. */
 const OPTIONAL_ROLES = [
   'creator',
   'observer',
@@ -58,9 +58,9 @@ const IMPLICATIONS: readonly (readonly [RoleName, RoleName])[] = [
 ]
 
 /**
- * Makes what an empty identity service needs before anybody can log in: the default domain, roles, the administrator, the services' users
- * and the catalogue. May run at every start and in several processes at once: it adds what is missing and brings changed
- * endpoint URLs up to date, and leaves everything else as operators have made it.
+ * Creates what an empty identity service needs before anyone can log in: the default domain, roles, the administrator,
+ * the services' users and the catalogue. May run at every start and in several processes at once: it adds what is
+ * missing, updates changed endpoint URLs, and leaves operators' other changes alone.
  */
 export async function bootstrapIdentity(database: Database, options: BootstrapOptions): Promise<Bootstrapped> {
   const hashOf = (password: string) => () => hashPassword(password, options.passwordHashRounds)
@@ -80,7 +80,7 @@ export async function bootstrapIdentity(database: Database, options: BootstrapOp
       )
     }
     const { demoPassword } = options
-    if (demoPassword !== undefined && (await firstTime(trx, 'demo'))) {
+    if (demoPassword !== undefined && (await isFirstTime(trx, 'demo'))) {
       const demo = await ensureProject(trx, 'demo', 'A project to try things in')
       await ensureUser(trx, 'demo', hashOf(demoPassword), user =>
         ensureGrants(trx, user, demo, [roles.member, roles['load-balancer_member'], roles.creator]),
@@ -103,7 +103,7 @@ async function ensureRoles(trx: Knex): Promise<Record<RoleName, string>> {
     ...IMMUTABLE_ROLES.map(name => ({ id: newId(), name, options: immutable })),
     ...OPTIONAL_ROLES.map(name => ({ id: newId(), name, options: json({}) })),
   ]
-  const isFirst = await firstTime(trx, 'roles')
+  const isFirst = await isFirstTime(trx, 'roles')
   await ensureRows(trx, 'role', roles)
   const rows = await many(trx, sql<{ name: RoleName; id: string }>`SELECT name, id FROM role`)
   const ids = Object.fromEntries(rows.map(role => [role.name, role.id])) as Record<RoleName, string>
@@ -124,11 +124,11 @@ async function ensureProject(trx: Knex, name: string, description: string): Prom
         ON CONFLICT (domain_id, name) DO NOTHING`,
   )
   const id = await findByName(trx, 'project', name)
-  if (id === null) throw new Error(`The project ${name} was not made`)
+  if (id === null) throw new Error(`Project ${name} was not created`)
   return id
 }
 
-/** The id of the default domain's user or project of that name, or null. */
+/** The ID of the default domain's user or project with this name, or null. */
 async function findByName(trx: Knex, table: 'project' | 'local_user', name: string): Promise<string | null> {
   const row = await maybeOne(
     trx,
@@ -137,12 +137,12 @@ async function findByName(trx: Knex, table: 'project' | 'local_user', name: stri
   return row?.id ?? null
 }
 
-/** Inserts rows, and leaves those that are there already as they are. */
+/** Inserts rows and keeps existing ones unchanged. */
 async function ensureRows(trx: Knex, table: string, rows: Parameters<typeof insertion>[0]): Promise<void> {
   await execute(trx, sql`INSERT INTO ${identifier(table)} ${insertion(rows)} ON CONFLICT DO NOTHING`)
 }
 
-/** @param grant gives a user its roles, also one that stood already: without them the services cannot work */
+/** @param grant assigns the user's roles, also to an existing user: without them the services cannot work */
 async function ensureUser(
   trx: Knex,
   name: string,
@@ -158,7 +158,7 @@ async function ensureUser(
   await grant(id)
 }
 
-/** @param projectId null: on the system */
+/** @param projectId null means the system */
 async function ensureGrants(
   trx: Knex,
   userId: string,
@@ -173,30 +173,30 @@ async function ensureCatalog(trx: Knex, { region, endpoints }: BootstrapOptions)
   await ensureRows(trx, 'region', [{ id: region }])
   for (const [type, name] of Object.entries(SERVICE_NAMES) as [ServiceType, string][]) {
     const ofType = sql<{ id: string }>`SELECT id FROM service WHERE type = ${type} ORDER BY id LIMIT 1`
-    const existing = await maybeOne(trx, ofType)
-    const service_id = existing?.id ?? newId()
-    if (existing === undefined)
+    const service = await maybeOne(trx, ofType)
+    const service_id = service?.id ?? newId()
+    if (service === undefined)
       await execute(trx, sql`INSERT INTO service ${insertion([{ id: service_id, type, name }])}`)
     const base = endpoints[type].replace(/\/+$/, '')
     const url = type === 'identity' && !base.endsWith('/v3') ? `${base}/v3` : base
-    for (const face of ['public', 'internal', 'admin']) {
-      const place = { service_id, region_id: region, interface: face }
-      const standing = await maybeOne(
+    for (const interfaceName of ['public', 'internal', 'admin']) {
+      const columns = { service_id, region_id: region, interface: interfaceName }
+      const existing = await maybeOne(
         trx,
         sql<{ id: string; url: string }>`
           SELECT id, url FROM endpoint
-           WHERE service_id = ${service_id} AND region_id = ${region} AND interface = ${face} LIMIT 1`,
+           WHERE service_id = ${service_id} AND region_id = ${region} AND interface = ${interfaceName} LIMIT 1`,
       )
-      if (standing === undefined) {
-        await execute(trx, sql`INSERT INTO endpoint ${insertion([{ id: newId(), ...place, url }])}`)
-      } else if (standing.url !== url) {
-        await execute(trx, sql`UPDATE endpoint SET url = ${url} WHERE id = ${standing.id}`)
+      if (existing === undefined) {
+        await execute(trx, sql`INSERT INTO endpoint ${insertion([{ id: newId(), ...columns, url }])}`)
+      } else if (existing.url !== url) {
+        await execute(trx, sql`UPDATE endpoint SET url = ${url} WHERE id = ${existing.id}`)
       }
     }
   }
 }
 
-/** True once for each name, whatever comes after. */
-async function firstTime(trx: Knex, what: string): Promise<boolean> {
+/** True only the first time for each name. */
+async function isFirstTime(trx: Knex, what: string): Promise<boolean> {
   return (await execute(trx, sql`INSERT INTO made_once (what) VALUES (${what}) ON CONFLICT DO NOTHING`)) > 0
 }

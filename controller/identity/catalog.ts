@@ -6,7 +6,7 @@ import type { TokenDocument } from './tokens/document.js'
 type CatalogEndpoint = { id: string; interface: string; region: string | null; region_id: string | null; url: string }
 export type CatalogEntry = { id: string; type: string; name: string; endpoints: CatalogEndpoint[] }
 
-/** The catalogue for the bearer of a token: enabled services with their enabled endpoints. One query. */
+/** The catalogue for a token: enabled services with their enabled endpoints. One query. */
 export async function readCatalog(database: Database, token: TokenDocument): Promise<CatalogEntry[]> {
   const entries = await many(
     database,
@@ -31,8 +31,8 @@ export async function readCatalog(database: Database, token: TokenDocument): Pro
 export const hasCatalog = (token: TokenDocument): boolean => token.roles !== undefined
 
 /**
- * Puts the token's ids into `%(project_id)s` or `$(project_id)s` of an endpoint's URL.
- * @returns null when the token has no such id: the endpoint is then left out
+ * Replaces placeholders such as `%(project_id)s` and `$(project_id)s` in an endpoint's URL with the token's IDs.
+ * @returns null if the token lacks an ID, so that the endpoint is omitted
  */
 export function fillTemplate(url: string, token: TokenDocument): string | null {
   const values: Readonly<Record<string, string | undefined>> = {

@@ -21,20 +21,23 @@ type AnyRoute = Route<Service, StoredToken, Rule>
 export const identityDescription = (routes: readonly AnyRoute[]): OpenApi => openApiDocument(routes, TEXTS)
 
 const RULES: ReadonlyMap<Rule, readonly [name: string, sentence: string]> = new Map([
-  [anyone, ['anyone', 'Everybody who has a token.']],
+  [anyone, ['anyone', 'Any user with a token.']],
   [administrators, ['administrators', 'The role admin.']],
-  [readers, ['readers', 'The role admin, or reader in the system.']],
-  [readersAndUser, ['readers and the user', 'The user itself, and the role admin, or reader in the system.']],
+  [readers, ['readers', 'The role admin, or the role reader on the system.']],
+  [readersAndUser, ['readers and the user', 'The user itself, the role admin, or the role reader on the system.']],
   [
     readersAndProject,
-    ['readers and the project', 'Who works in the project, and the role admin, or reader in the system.'],
+    ['readers and the project', 'A token scoped to the project, the role admin, or the role reader on the system.'],
   ],
   [
     readersAndDomain,
-    ['readers and the domain', 'Who belongs to the domain, and the role admin, or reader in the system.'],
+    [
+      'readers and the domain',
+      'Users of the domain, a token scoped to it or one of its projects, the role admin, or the role reader on the system.',
+    ],
   ],
-  [userAlone, ['the user', 'The user itself, and nobody else.']],
-  [administratorsAndUser, ['administrators and the user', 'The user itself, and the role admin.']],
+  [userAlone, ['the user', 'Only the user itself.']],
+  [administratorsAndUser, ['administrators and the user', 'The user itself, or the role admin.']],
 ])
 
 const text: Schema = { type: 'string' }
@@ -43,35 +46,35 @@ const TEXTS: DescriptionTexts<AnyRoute> = {
   title: 'Identity',
   version: '3.14',
   summary: 'The Identity API v3.',
-  description: 'Log in with POST /v3/auth/tokens; every other operation takes the token. Lists come whole.',
+  description: 'Log in with POST /v3/auth/tokens; all other operations require the token. Lists are not paginated.',
   groups: {
-    auth: 'Tokens, and what they could be scoped to.',
-    users: 'Who may log in.',
-    projects: 'What objects of all services belong to.',
-    domains: 'What users, groups and projects belong to.',
-    roles: 'What users may do, by name, and which roles bring others with them.',
-    role_assignments: 'Which user or group has which role on what.',
-    groups: 'Users that get roles together.',
-    services: 'The services of the catalog.',
-    endpoints: 'Where the services of the catalog are.',
+    auth: 'Tokens, and the scopes available to their users.',
+    users: 'Users can log in.',
+    projects: 'Projects own the objects of all services.',
+    domains: 'Domains contain users, groups and projects.',
+    roles: 'Roles determine what users may do. A role may imply others.',
+    role_assignments: 'Roles of users and groups on projects, domains and the system.',
+    groups: 'Groups of users that receive roles together.',
+    services: 'The services in the catalog.',
+    endpoints: 'The URLs of the services in the catalog.',
     regions: 'Parts of a deployment.',
-    credentials: 'Secrets that users keep here.',
-    application_credentials: 'Secrets by which programs act for a user in one project.',
+    credentials: 'Secrets that users store in this service.',
+    application_credentials: 'Secrets with which programs act for a user in one project.',
   },
   schemas: {
     fault: objectOf({ error: objectOf({ code: { type: 'integer' }, message: text, title: text }) }),
   },
   errors: {
     400: ['The request is malformed or breaks a rule.', 'fault'],
-    401: ['There is no token, it is no longer good, or the login failed.', 'fault'],
-    403: ['The rules do not allow this to the caller.', 'fault'],
-    404: ['There is no such object.', 'fault'],
-    409: ['Another object has its name, or something refers to it.', 'fault'],
-    413: ['The body is too large.', 'fault'],
-    429: ['There are too many requests or failed logins; try again later.', 'fault'],
-    500: ['Something unexpected; the log tells more under the request’s id.', 'fault'],
-    501: ['The service was started without what this needs.', 'fault'],
-    503: ['The database cannot be reached; try again.', 'fault'],
+    401: ['The token is missing or invalid, or the login failed.', 'fault'],
+    403: ['The caller may not make this request.', 'fault'],
+    404: ['The object does not exist.', 'fault'],
+    409: ['Another object has the same name, or other objects refer to this one.', 'fault'],
+    413: ['The request body is too large.', 'fault'],
+    429: ['Too many requests or failed logins. Try again later.', 'fault'],
+    500: ['An unexpected error. Report the request ID to the operator.', 'fault'],
+    501: ['This deployment does not support the operation.', 'fault'],
+    503: ['The service is temporarily unavailable. Try again.', 'fault'],
   },
   errorsOf: route => {
     if (route.group === 'service') return [400, 500]
@@ -82,7 +85,7 @@ const TEXTS: DescriptionTexts<AnyRoute> = {
     const [name, sentence] = ('right' in route ? RULES.get(route.right) : undefined) ?? ['', '']
     return { name, sentence }
   },
-  pathParameter: name => ({ description: `Id of the ${wordOf(name)}.`, schema: text }),
+  pathParameter: name => ({ description: `ID of the ${objectName(name)}.`, schema: text }),
 }
 
-const wordOf = (name: string): string => (name === 'id' ? 'object' : name.replace(/_id$/, '').replaceAll('_', ' '))
+const objectName = (name: string): string => (name === 'id' ? 'object' : name.replace(/_id$/, '').replaceAll('_', ' '))

@@ -20,16 +20,16 @@ import { unauthenticated } from './tokens/proof.js'
 import { findToken, type StoredToken, tokenHash } from './tokens/store.js'
 import type { TokenTurns } from './tokens/token-turns.js'
 
-/** What the handlers of this API work with. */
+/** What the route handlers use. */
 export type Service = {
   database: Database
   logins: Logins
   turns: Turns
   tokenTurns: TokenTurns
   limits: TokenLimits
-  /** 32 bytes that encrypt what users keep under /v3/credentials; without them that resource answers 501. */
+  /** 32 bytes that encrypt the credentials under /v3/credentials. Without them that resource answers 501. */
   credentialKey: Buffer | null
-  /** Removes tokens that have ended, once in a while; nobody waits for it. */
+  /** Starts a purge of expired tokens from time to time, without waiting for it. */
   purgeTokens: () => void
 }
 
@@ -38,10 +38,10 @@ export type IdentityRoute = ProtectedRoute<Service, StoredToken, Rule>
 
 export const { route, openRoute } = routesFor<Service, StoredToken, Rule>()
 
-/** As large as Keystone takes them. */
-const MOST_BODY_BYTES = 114_688
+/** Keystone's limit. */
+const MAX_BODY_BYTES = 114_688
 
-/** The Identity API among ours: Keystone's errors, rules on tokens and paths, and hrefs that follow the name by which a client came. */
+/** Keystone's dialect: its errors, rules over tokens and paths, and hrefs with the host name that the client used. */
 export function identityDialect(
   { public_url, trusted_proxies }: IdentitySettings,
   service: Pick<Service, 'database' | 'tokenTurns'>,
@@ -53,13 +53,13 @@ export function identityDialect(
     trustedProxies: trusted_proxies,
     caseSensitive: false,
     headIsGet: true,
-    // Keystone has no 415.
-    body: { maxBytes: MOST_BODY_BYTES, statuses: { 415: 400 } },
+    // Keystone answers 400, not 415.
+    body: { maxBytes: MAX_BODY_BYTES, statuses: { 415: 400 } },
     locate: (ctx, plain) => {
       const { base, path } = locate(publicUrl, plain.base(), plain.path)
       ctx.set('Vary', 'X-Auth-Token')
       for (const value of Object.values(ctx.query).flat()) {
-        if (!isStorable(value ?? '')) throw badRequest('The query holds characters that cannot be stored.')
+        if (!isStorable(value ?? '')) throw badRequest('The query contains characters that cannot be stored.')
       }
       return { path, written: path, base: () => base }
     },
@@ -74,7 +74,8 @@ export function identityDialect(
     hidesPath: () => false,
     placeOf: token => token && placeOf(token),
     authorise: (_service, { caller, params, route }, allows) => {
-      if (!Object.values(params).every(isStorable)) throw badRequest('The path holds characters that cannot be stored.')
+      if (!Object.values(params).every(isStorable))
+        throw badRequest('The path contains characters that cannot be stored.')
       if (allows(caller.document, params)) return
       throw forbidden(`You are not authorized to perform the requested action: ${route.method} ${route.path}.`)
     },
@@ -88,36 +89,36 @@ function translate(error: unknown, { base }: Location): unknown {
   if (error instanceof ApiError && error.status === 401) {
     return new ApiError(401, error.message, { ...error.headers, 'WWW-Authenticate': `Keystone uri="${base()}/v3"` })
   }
-  if (isUniqueViolation(error)) return conflict('Conflict occurred: such an object exists already.')
+  if (isUniqueViolation(error)) return conflict('Conflict occurred: such an object already exists.')
   if (sqlState(error) !== '23503') return error
-  return conflict('Conflict occurred: an object that the request refers to was just removed.')
+  return conflict('Conflict occurred: an object that the request refers to was deleted concurrently.')
 }
 
 const placeOf = ({ document }: StoredToken): Place => [`user ${document.user.id}`, '']
 
-/** Looks a token up, by its text, in its turn. */
+/** Looks up a token by its text, in its turn. */
 export const tokenFinder =
   ({ database, tokenTurns }: Pick<Service, 'database' | 'tokenTurns'>, source: string) =>
   (token: string): Promise<StoredToken | null> =>
     tokenTurns.check({ token, source }, () => findToken(database, tokenHash(token)), placeOf)
 
-/** The URL of a request with its query, for its `links`. */
-export const selfOf = ({ url, queryString }: Pick<IdentityCall, 'url' | 'queryString'>): string =>
+/** The request's URL with its query, for `links`. */
+export const selfUrl = ({ url, queryString }: Pick<IdentityCall, 'url' | 'queryString'>): string =>
   queryString === '' ? url : `${url}?${queryString}`
 
-/** A collection as Keystone answers it; it has no further pages. */
-export function listed(call: IdentityCall, plural: string, items: readonly unknown[]): Answer {
-  return jsonAnswer(200, { [plural]: items, links: { self: selfOf(call), previous: null, next: null } })
+/** An answer with a whole collection, in Keystone's form. */
+export function listAnswer(call: IdentityCall, plural: string, items: readonly unknown[]): Answer {
+  return jsonAnswer(200, { [plural]: items, links: { self: selfUrl(call), previous: null, next: null } })
 }
 
-/** The form of such an answer. */
+/** The form of an answer with a collection. */
 export const listForm = (plural: string, item: Schema = { type: 'object' }): Schema =>
   objectOf({ [plural]: { type: 'array', items: item }, links: { type: 'object' } })
 
 /** The form of an answer with one object. */
 export const oneForm = (singular: string, item: Schema = { type: 'object' }): Schema => objectOf({ [singular]: item })
 
-/** A query parameter in descriptions. */
+/** A query parameter in the API description. */
 export const queryParameter = (name: string, description: string): Parameter => ({
   name,
   in: 'query',

@@ -1,4 +1,4 @@
-/** The version document that clients read before they log in. @param base where the client reached us, without /v3 */
+/** The version document, which clients read before they log in. @param base the service's URL without /v3 */
 export function versionDocument(base: string) {
   return {
     id: 'v3.14',
@@ -10,21 +10,22 @@ export function versionDocument(base: string) {
 }
 
 export type Location = {
-  /** The scheme, host and path prefix by which clients reach us: hrefs begin with it. */
+  /** The scheme, host and path prefix by which the client reached the service: hrefs start with it. */
   base: string
-  /** The path of the request without the prefix. */
+  /** The request's path without the prefix. */
   path: string
 }
 
 /**
- * Where a request came to. Behind a proxy that ends TLS the configured public URL tells the scheme, but only for requests that came to its host:
- * who reaches us by another name must get hrefs that it can reach.
+ * Splits a request's URL into base and path. Behind a proxy that terminates TLS, the configured public URL supplies the
+ * scheme, but only for requests to its host: clients that use another host name must get hrefs that they can reach.
  * @param publicUrl as configured, with or without /v3
- * @param origin scheme and host by which the client reached us
+ * @param origin scheme and host by which the client reached the service
  */
 export function locate(publicUrl: URL | null, origin: string, path: string): Location {
   const configured = publicUrl?.pathname.replace(/\/(v3\/?)?$/, '') ?? ''
   const prefix = [configured, '/identity'].find(prefix => prefix !== '' && `${path}/`.startsWith(`${prefix}/`)) ?? ''
-  const seen = publicUrl !== null && origin.replace(/^https?:\/\//, '') === publicUrl.host ? publicUrl.origin : origin
-  return { base: `${seen}${prefix}`, path: path.slice(prefix.length) || '/' }
+  const visibleOrigin =
+    publicUrl !== null && origin.replace(/^https?:\/\//, '') === publicUrl.host ? publicUrl.origin : origin
+  return { base: `${visibleOrigin}${prefix}`, path: path.slice(prefix.length) || '/' }
 }

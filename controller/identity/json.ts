@@ -3,11 +3,12 @@ import { stringsIn } from '../http/body.js'
 import { badRequest } from '../http/errors.js'
 
 /**
- * Checks a value from outside against a schema.
- * @throws ApiError 400 that names every fault with its full path
+ * Validates untrusted input.
+ * @throws ApiError 400 that names every invalid field with its full path
  */
 export function parse<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
-  if (!stringsIn(value).every(isStorable)) throw badRequest('The request body holds a NUL character.')
+  if (!stringsIn(value).every(isStorable))
+    throw badRequest('The request body contains characters that cannot be stored.')
   const result = schema.safeParse(value)
   if (result.success) return result.data
   throw badRequest(
@@ -17,7 +18,7 @@ export function parse<Schema extends z.ZodType>(schema: Schema, value: unknown):
   )
 }
 
-/** True for text that PostgreSQL can store. */
+/** Whether PostgreSQL can store the text. */
 export function isStorable(text: string): boolean {
   return !/[\0\p{Surrogate}]/u.test(text)
 }

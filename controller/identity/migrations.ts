@@ -12,14 +12,14 @@ export const migrations: readonly Migration[] = [
           enabled boolean NOT NULL DEFAULT true,
           tags text[] NOT NULL DEFAULT '{}',
           options jsonb NOT NULL DEFAULT '{}',
-          -- what a client sent beyond the known fields; Keystone gives it back, and so do we
+          -- attributes beyond the known ones; like Keystone, Krater stores and returns them
           extra jsonb NOT NULL DEFAULT '{}'
         );
 
         CREATE TABLE project (
           id text PRIMARY KEY,
           domain_id text NOT NULL REFERENCES domain ON DELETE CASCADE,
-          -- null: the domain is its parent
+          -- null means that the domain is the parent
           parent_id text REFERENCES project ON DELETE CASCADE,
           name text NOT NULL,
           description text NOT NULL DEFAULT '',
@@ -37,7 +37,7 @@ export const migrations: readonly Migration[] = [
           name text NOT NULL,
           enabled boolean NOT NULL DEFAULT true,
           default_project_id text REFERENCES project ON DELETE SET NULL,
-          -- null: the user cannot log in by password
+          -- null means that the user cannot log in with a password
           password_hash text,
           options jsonb NOT NULL DEFAULT '{}',
           extra jsonb NOT NULL DEFAULT '{}',
@@ -76,7 +76,7 @@ export const migrations: readonly Migration[] = [
           CHECK (prior_role_id <> implied_role_id)
         );
 
-        -- Who (a user or a group) holds a role on what (a project or a domain; neither: the system).
+        -- Roles of users or groups on a project, a domain or, if both are null, the system.
         CREATE TABLE assignment (
           role_id text NOT NULL REFERENCES role ON DELETE CASCADE,
           user_id text REFERENCES local_user ON DELETE CASCADE,
@@ -150,15 +150,15 @@ export const migrations: readonly Migration[] = [
           PRIMARY KEY (application_credential_id, role_id)
         );
 
-        -- A row stands as long as its token is good: whatever ends the right to it deletes the row.
+        -- Revoking a token, or a right that it depends on, deletes its row.
         CREATE TABLE token (
           sha256 bytea PRIMARY KEY,
           user_id text NOT NULL REFERENCES local_user ON DELETE CASCADE,
-          -- the scope; both null: unscoped, or the system
+          -- the scope; if both are null, unscoped or the system
           project_id text REFERENCES project ON DELETE CASCADE,
           domain_id text REFERENCES domain ON DELETE CASCADE,
           application_credential_id text REFERENCES application_credential ON DELETE CASCADE,
-          -- the finished token document, without the catalogue
+          -- the complete token document, without the catalogue
           document jsonb NOT NULL,
           expires_at timestamptz NOT NULL
         );
@@ -168,7 +168,7 @@ export const migrations: readonly Migration[] = [
         CREATE INDEX token_application_credential ON token (application_credential_id);
         CREATE INDEX token_expiry ON token (expires_at);
 
-        -- What the first start made once and never makes again, even when an operator has removed it.
+        -- What the first start created; never created again, even if an operator has removed it.
         CREATE TABLE made_once (what text PRIMARY KEY);
       `)
     },
@@ -177,7 +177,7 @@ export const migrations: readonly Migration[] = [
     name: '002-deleted-projects',
     up: async trx => {
       await trx.raw(`
-        -- Projects that are no more, until other services have removed what they held for them. Who works on a row holds it by a claim.
+        -- Deleted projects whose objects other services have yet to remove. A worker claims a row to process it.
         CREATE TABLE deleted_project (
           id text PRIMARY KEY,
           deleted_at timestamptz NOT NULL DEFAULT now(),
@@ -189,7 +189,7 @@ export const migrations: readonly Migration[] = [
         );
         CREATE INDEX deleted_project_due ON deleted_project (due_at);
 
-        -- In the same transaction, whatever deletes a project: a request, the end of its domain or parent, an operator by hand.
+        -- In the transaction that deletes the project: a request, the deletion of its domain or parent, or manual SQL.
         CREATE FUNCTION note_deleted_project() RETURNS trigger LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
           BEGIN
             INSERT INTO deleted_project (id) VALUES (OLD.id)

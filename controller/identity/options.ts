@@ -5,12 +5,12 @@ import { loginOptions } from './login/options.js'
 
 const { host, port, trusted_proxies } = apiAddress(5000)
 
-/** The options of the identity service, our own or an external one. */
+/** Settings of the identity service, embedded or external. */
 export const identityOptions = z
   .strictObject({
     host,
     port,
-    public_url: z.url().optional().describe('What the catalogue says when it is not http://host:port/v3'),
+    public_url: z.url().optional().describe('URL in the catalogue, if it is not http://host:port/v3'),
     trusted_proxies,
     token_expiration: seconds.default(3600),
     ...loginOptions,

@@ -3,14 +3,14 @@ import { roleNames, type TokenDocument } from './tokens/document.js'
 /** The named parts of a request's path: `{ user_id: '...' }`. */
 export type Params = Readonly<Record<string, string>>
 
-/** Whether the bearer of a token may make a request. Everything that a rule needs is in the token and the path. */
+/** Decides from the token and the path alone whether a request is permitted. */
 export type Rule = (token: TokenDocument, params: Params) => boolean
 
 export const isAdmin = (token: TokenDocument): boolean => roleNames(token).includes('admin')
 
 const isSystemReader = (token: TokenDocument) => token.system !== undefined && roleNames(token).includes('reader')
 
-/** Any good token; what is shown then depends on whose it is. */
+/** Any valid token. The handler decides what its user may see. */
 export const anyone: Rule = () => true
 
 export const administrators: Rule = token => isAdmin(token)
@@ -18,19 +18,19 @@ export const administrators: Rule = token => isAdmin(token)
 /** Administrators, and readers of the whole system. */
 export const readers: Rule = token => isAdmin(token) || isSystemReader(token)
 
-/** Readers, and the user that the path names. */
+/** Readers, and the user in the path. */
 export const readersAndUser: Rule = (token, params) =>
   readers(token, params) || (params.user_id ?? params.id) === token.user.id
 
-/** Readers, and who is working in the project that the path names. */
+/** Readers, and tokens scoped to the project in the path. */
 export const readersAndProject: Rule = (token, params) => readers(token, params) || params.id === token.project?.id
 
-/** Readers, and who belongs to the domain that the path names or is working in it. */
+/** Readers, users of the domain in the path, and tokens scoped to it or to one of its projects. */
 export const readersAndDomain: Rule = (token, params) =>
   readers(token, params) || [token.user.domain.id, token.project?.domain.id, token.domain?.id].includes(params.id)
 
-/** The user that the path names, and nobody else: not even an administrator may speak for it. */
+/** Only the user in the path: not even an administrator may act for it. */
 export const userAlone: Rule = (token, params) => params.user_id === token.user.id
 
-/** The user that the path names, and administrators. */
+/** The user in the path, and administrators. */
 export const administratorsAndUser: Rule = (token, params) => isAdmin(token) || params.user_id === token.user.id

@@ -24,7 +24,7 @@ import type { StoredToken } from './tokens/store.js'
 export const allRoutes: readonly Route<Service, StoredToken, Rule>[] = [
   openRoute({
     ...{ method: 'GET', path: '/', group: 'service', status: 300 },
-    summary: 'The versions of the API',
+    summary: 'List the versions of the API',
     answer: { type: 'object' },
     handle: async (_service, { base }) => ({
       ...jsonAnswer(300, { versions: { values: [versionDocument(base)] } }),
@@ -33,7 +33,7 @@ export const allRoutes: readonly Route<Service, StoredToken, Rule>[] = [
   }),
   openRoute({
     ...{ method: 'GET', path: '/v3', group: 'service', status: 200 },
-    summary: 'The version of the API',
+    summary: 'Show the version of the API',
     answer: { type: 'object' },
     handle: async (_service, { base }) => jsonAnswer(200, { version: versionDocument(base) }),
   }),

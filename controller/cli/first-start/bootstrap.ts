@@ -2,7 +2,7 @@ import { bootstrapIdentity } from '../../identity/bootstrap.js'
 import type { ExternalIdentity } from '../../identity/external/external-identity.js'
 import { externalIdentity } from '../../identity/external/external-identity.js'
 import { IdentityAway, ServiceUserRefused } from '../../identity/external/identity-away.js'
-import { lookAtKeystone } from '../../identity/external/look.js'
+import { inspectKeystone } from '../../identity/external/inspect-keystone.js'
 import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../../network/bootstrap.js'
 import { networkDriver } from '../../network/drivers.js'
 import { OperatorError } from '../operator-error.js'
@@ -69,7 +69,7 @@ async function bootstrapOwnIdentity(instance: Instance): Promise<Owners> {
 /** @throws OperatorError when Keystone refuses Krater's user */
 async function ownersAtKeystone(external: ExternalIdentity): Promise<Owners | { away: string }> {
   try {
-    const { projectId } = await lookAtKeystone(external)
+    const { projectId } = await inspectKeystone(external)
     return projectId === null ? { away: 'Krater’s user has no project in Keystone' } : { serviceProjectId: projectId }
   } catch (error) {
     if (error instanceof ServiceUserRefused) throw refusalError(external.url, error)

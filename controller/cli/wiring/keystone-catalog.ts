@@ -1,5 +1,5 @@
 import type { Configuration } from '../../config/schema.js'
-import type { CatalogEntry } from '../../identity/external/look.js'
+import type { CatalogEntry } from '../../identity/external/inspect-keystone.js'
 import { serviceUrls } from './service-urls.js'
 
 const INTERFACES = ['public', 'internal', 'admin'] as const

@@ -2,29 +2,37 @@ import { type Answer, jsonAnswer } from '../../api/answer.js'
 import { sql } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
 import { readCatalog } from '../catalog.js'
-import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service, selfOf } from '../dialect.js'
+import {
+  type IdentityCall,
+  type IdentityRoute,
+  listAnswer,
+  listForm,
+  route,
+  type Service,
+  selfUrl,
+} from '../dialect.js'
 import { anyone } from '../policy.js'
 import { findDomains, presentDomain } from '../resources/domains.js'
 import { findProjects, presentProject } from '../resources/projects.js'
 import { effectiveRoles } from '../tokens/effective-roles.js'
 
-/** What the bearer of a token could be scoped to, and its catalogue. */
+/** The scopes available to a token's user, and the token's catalogue. */
 export const ownScopeRoutes: readonly IdentityRoute[] = [
   route({
     ...{ method: 'GET', path: '/v3/auth/projects', right: anyone, group: 'auth', status: 200 },
-    summary: 'List the projects that the token could be scoped to',
+    summary: 'List the projects that the user can scope a token to',
     answer: listForm('projects'),
     handle: listOwnProjects,
   }),
   route({
     ...{ method: 'GET', path: '/v3/auth/domains', right: anyone, group: 'auth', status: 200 },
-    summary: 'List the domains that the token could be scoped to',
+    summary: 'List the domains that the user can scope a token to',
     answer: listForm('domains'),
     handle: listOwnDomains,
   }),
   route({
     ...{ method: 'GET', path: '/v3/auth/system', right: anyone, group: 'auth', status: 200 },
-    summary: 'Show whether the token could be scoped to the system',
+    summary: 'Show whether the user can scope a token to the system',
     answer: listForm('system'),
     handle: showSystem,
   }),
@@ -36,17 +44,17 @@ export const ownScopeRoutes: readonly IdentityRoute[] = [
   }),
 ]
 
-/** The assignments of a user and of its groups. */
-const heldBy = (user: string) =>
+/** The role assignments of a user and its groups. */
+const assignmentsOf = (user: string) =>
   sql`assignment WHERE user_id = ${user} OR group_id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`
 
 async function listOwnProjects({ database }: Service, call: IdentityCall): Promise<Answer> {
-  const held = heldBy(call.caller.document.user.id)
+  const assignments = assignmentsOf(call.caller.document.user.id)
   const rows = await findProjects(
     database,
-    sql`enabled AND domain_id IN (SELECT id FROM domain WHERE enabled) AND id IN (SELECT project_id FROM ${held})`,
+    sql`enabled AND domain_id IN (SELECT id FROM domain WHERE enabled) AND id IN (SELECT project_id FROM ${assignments})`,
   )
-  return listed(
+  return listAnswer(
     call,
     'projects',
     rows.map(row => presentProject(call, row)),
@@ -54,9 +62,9 @@ async function listOwnProjects({ database }: Service, call: IdentityCall): Promi
 }
 
 async function listOwnDomains({ database }: Service, call: IdentityCall): Promise<Answer> {
-  const held = heldBy(call.caller.document.user.id)
-  const rows = await findDomains(database, sql`enabled AND id IN (SELECT domain_id FROM ${held})`)
-  return listed(
+  const assignments = assignmentsOf(call.caller.document.user.id)
+  const rows = await findDomains(database, sql`enabled AND id IN (SELECT domain_id FROM ${assignments})`)
+  return listAnswer(
     call,
     'domains',
     rows.map(row => presentDomain(call, row)),
@@ -66,11 +74,11 @@ async function listOwnDomains({ database }: Service, call: IdentityCall): Promis
 async function showSystem({ database }: Service, call: IdentityCall): Promise<Answer> {
   const { user } = call.caller.document
   const roles = await effectiveRoles(database, user.id, { projectId: null, domainId: null })
-  return jsonAnswer(200, { system: roles.length > 0 ? [{ all: true }] : [], links: { self: selfOf(call) } })
+  return jsonAnswer(200, { system: roles.length > 0 ? [{ all: true }] : [], links: { self: selfUrl(call) } })
 }
 
 async function showCatalog({ database }: Service, call: IdentityCall): Promise<Answer> {
   const { document } = call.caller
-  if (document.project === undefined) throw forbidden('Only a token that is scoped to a project has a catalog.')
-  return jsonAnswer(200, { catalog: await readCatalog(database, document), links: { self: selfOf(call) } })
+  if (document.project === undefined) throw forbidden('Only a token scoped to a project has a catalog.')
+  return jsonAnswer(200, { catalog: await readCatalog(database, document), links: { self: selfUrl(call) } })
 }

@@ -31,17 +31,17 @@ const SUBJECT: Parameter = {
   name: 'X-Subject-Token',
   in: 'header',
   required: true,
-  description: 'The token that the request is about.',
+  description: 'The token to show, check or revoke.',
   schema: { type: 'string' },
 }
-const CATALOG = queryParameter('nocatalog', 'Leaves the catalog out.')
-const EXPIRED = queryParameter('allow_expired', 'Whether a token that ended less than two days ago is shown as well.')
+const CATALOG = queryParameter('nocatalog', 'Omits the catalog.')
+const EXPIRED = queryParameter('allow_expired', 'Whether to accept a token that expired less than two days ago.')
 
 /** Issuing, validation, check and revocation of tokens. */
 export const tokenRoutes: readonly (IdentityRoute | OpenRoute<Service>)[] = [
   openRoute({
     ...{ method: 'POST', path: '/v3/auth/tokens', group: 'auth', status: 201 },
-    summary: 'Log in: the token is in the header X-Subject-Token of the answer',
+    summary: 'Log in; the header X-Subject-Token of the answer contains the token',
     parameters: [CATALOG],
     request: authRequestSchema,
     answer,
@@ -87,7 +87,7 @@ async function validateToken({ database }: Service, call: IdentityCall): Promise
   return { status: 200, json: JSON.stringify(body), headers: subjectHeader(call) }
 }
 
-/** An answer of no bytes, which has a type and a length all the same. */
+/** An empty answer with a content type and a length. */
 async function checkToken({ database }: Service, call: IdentityCall): Promise<Answer> {
   await readSubject(database, call, ['admin'])
   const headers = { ...subjectHeader(call), 'Content-Type': 'text/plain; charset=utf-8' }
@@ -100,19 +100,19 @@ async function revokeToken({ database }: Service, call: IdentityCall): Promise<A
   return NO_CONTENT
 }
 
-/** The answer to a request that shows a token. */
+/** The body of an answer with a token. */
 async function presentToken(
   database: Database,
   call: Pick<IdentityCall, 'argument'>,
   document: TokenDocument,
 ): Promise<{ token: object }> {
-  const token = asKeystoneShows(document)
+  const token = toKeystoneForm(document)
   if (!hasCatalog(document) || call.argument('nocatalog') !== undefined) return { token }
   return { token: { ...token, catalog: await readCatalog(database, document) } }
 }
 
-/** The access rules stand in the application credential that they belong to: whoever validates a token looks for them there. */
-function asKeystoneShows({ access_rules, application_credential, ...document }: TokenDocument): object {
+/** Moves the access rules into the application credential, where services that validate a token look for them. */
+function toKeystoneForm({ access_rules, application_credential, ...document }: TokenDocument): object {
   if (application_credential === undefined) return document
   return {
     ...document,
@@ -122,22 +122,22 @@ function asKeystoneShows({ access_rules, application_credential, ...document }: 
 
 /**
  * The token in X-Subject-Token.
- * @param roles who may look at the tokens of other users
- * @throws ApiError 404 when it is missing or not good, 403 when it is another user's
+ * @param roles those that may see other users' tokens
+ * @throws ApiError 404 if it is missing or invalid, 403 if it is another user's
  */
 async function readSubject(database: Database, call: IdentityCall, roles: readonly string[]): Promise<StoredToken> {
   const text = call.header('X-Subject-Token').trim()
   const sha256 = tokenHash(text)
   const allowExpired = /^(1|true|yes|on|t|y)$/i.test(call.argument('allow_expired') ?? '')
   const found = sha256.equals(call.caller.sha256) ? call.caller : await findToken(database, sha256, { allowExpired })
-  // A caller that does not know access rules would let such a token do everything.
+  // A service that does not know access rules would let such a token do everything.
   const isHidden =
     found?.document.access_rules !== undefined && call.header('OpenStack-Identity-Access-Rules').trim() !== '1'
-  const mayLook =
+  const maySee =
     found?.document.user.id === call.caller.document.user.id ||
     isAdmin(call.caller.document) ||
     roleNames(call.caller.document).some(role => roles.includes(role))
-  if (found !== null && !mayLook) throw forbidden()
+  if (found !== null && !maySee) throw forbidden()
   if (found === null || isHidden) throw notFound('Could not find token.')
   return found
 }

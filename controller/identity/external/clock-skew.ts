@@ -1,29 +1,29 @@
 import type { Logger } from '../../log/log.js'
 
-/** Above this, tokens are taken for ended too early or too late. */
-export const MOST_SKEW_SECONDS = 60
+/** With a larger skew, tokens expire noticeably too early or too late. */
+export const MAX_SKEW_SECONDS = 60
 
-const BETWEEN_WARNINGS_MS = 600_000
+const WARNING_INTERVAL_MS = 600_000
 
 /**
- * @param date the Date header of an answer that has just come
- * @returns seconds by which its sender's clock is ahead of ours; null when it tells no time
+ * @param date the Date header of a fresh answer
+ * @returns seconds by which the sender's clock is ahead of this machine's; null without a valid date
  */
 export function clockSkewSeconds(date: string | undefined, now = Date.now()): number | null {
   const time = Date.parse(date ?? '')
   return Number.isNaN(time) ? null : Math.round((time - now) / 1000)
 }
 
-/** @returns what looks at each answer's Date header, and warns now and then while the clocks are more than a minute apart */
+/** @returns a function that checks each answer's Date header and warns at intervals while the skew exceeds a minute */
 export function createClockWatch(log: Logger): (date: string | undefined) => void {
   let quietUntil = 0
   return date => {
     const skew = clockSkewSeconds(date)
-    if (skew === null || Math.abs(skew) <= MOST_SKEW_SECONDS || performance.now() < quietUntil) return
-    quietUntil = performance.now() + BETWEEN_WARNINGS_MS
-    log.warn({ skewSeconds: skew }, skewWords(skew))
+    if (skew === null || Math.abs(skew) <= MAX_SKEW_SECONDS || performance.now() < quietUntil) return
+    quietUntil = performance.now() + WARNING_INTERVAL_MS
+    log.warn({ skewSeconds: skew }, describeSkew(skew))
   }
 }
 
-export const skewWords = (skewSeconds: number): string =>
-  `Keystone's clock is ${Math.abs(skewSeconds)} s ${skewSeconds > 0 ? 'ahead of' : 'behind'} this machine's: tokens end at the wrong time. Let both machines follow NTP`
+export const describeSkew = (skewSeconds: number): string =>
+  `Keystone's clock is ${Math.abs(skewSeconds)} s ${skewSeconds > 0 ? 'ahead of' : 'behind'} this machine's, so tokens expire at the wrong time. Synchronise both clocks with NTP`

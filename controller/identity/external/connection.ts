@@ -6,60 +6,60 @@ import { IdentityAway } from './identity-away.js'
 
 export type KeystoneRequest = { method: 'GET' | 'POST'; path: string; headers?: Record<string, string>; body?: object }
 
-/** `body` is parsed JSON; undefined when the answer holds none. */
+/** `body` is undefined if the answer is not JSON. */
 export type KeystoneAnswer = { status: number; headers: IncomingHttpHeaders; body: unknown }
 
 export type Connection = {
-  /** `path` goes behind the URL that ends in /v3. @throws IdentityAway when no whole answer comes in time */
+  /** `path` is relative to the URL that ends in /v3. @throws IdentityAway if no complete answer arrives in time */
   send: (request: KeystoneRequest) => Promise<KeystoneAnswer>
   close: () => void
 }
 
-/** Connections that are kept open; more requests than these are never under way. */
-export const MOST_AT_ONCE = 16
+/** The maximum number of open connections, and so of concurrent requests. */
+export const MAX_CONNECTIONS = 16
 
-/** Tokens with large catalogues are far below this. */
-const MOST_ANSWER_BYTES = 4 * 1024 * 1024
+/** Far more than a token with a large catalogue. */
+const MAX_ANSWER_BYTES = 4 * 1024 * 1024
 
-const TRIES = 4
-const FIRST_PAUSE_MS = 100
-/** After a failure to connect at all, those who come next are told so at once for this long. */
-const REST_MS = 500
+const MAX_ATTEMPTS = 4
+const FIRST_BACKOFF_MS = 100
+/** After a failure to connect, requests fail at once for this long. */
+const UNREACHABLE_MS = 500
 
-/** Requests to one Keystone over connections that are kept alive, each with a time limit, tried again when the transport fails. */
+/** Sends requests to a Keystone over keep-alive connections, with a timeout and retries if the transport fails. */
 export function connectToKeystone(
   identity: Pick<ExternalIdentity, 'url' | 'security' | 'connectTimeoutSeconds' | 'requestTimeoutSeconds'>,
 ): Connection {
-  const exchange = createExchange({ ...identity, maxConnections: MOST_AT_ONCE })
-  let resting: { until: number; reason: string } | null = null
+  const exchange = createExchange({ ...identity, maxConnections: MAX_CONNECTIONS })
+  let unreachable: { until: number; reason: string } | null = null
 
   const send = async ({ method, path, headers = {}, body }: KeystoneRequest): Promise<KeystoneAnswer> => {
-    if (resting !== null && performance.now() < resting.until) throw new IdentityAway(resting.reason)
+    if (unreachable !== null && performance.now() < unreachable.until) throw new IdentityAway(unreachable.reason)
     const signal = AbortSignal.timeout(identity.requestTimeoutSeconds * 1000)
-    const request = { method, path, headers, body, maxAnswerBytes: MOST_ANSWER_BYTES }
-    for (let tried = 1; ; tried++) {
+    const request = { method, path, headers, body, maxAnswerBytes: MAX_ANSWER_BYTES }
+    for (let attempt = 1; ; attempt++) {
       try {
         const answer = await exchange.send(request, signal)
-        resting = null
-        return { status: answer.status, headers: answer.headers, body: parsed(answer.bytes.toString('utf8')) }
+        unreachable = null
+        return { status: answer.status, headers: answer.headers, body: parseJson(answer.bytes.toString('utf8')) }
       } catch (error) {
         if (error instanceof AnswerTooLarge) throw new IdentityAway(`Keystone at ${identity.url} ${error.message}`)
-        const late = signal.aborted
-        const reason = late
-          ? `Keystone at ${identity.url} gave no answer within ${identity.requestTimeoutSeconds} s`
+        const timedOut = signal.aborted
+        const reason = timedOut
+          ? `Keystone at ${identity.url} did not answer within ${identity.requestTimeoutSeconds} s`
           : `Keystone at ${identity.url} cannot be reached: ${transportErrorText(error)}`
-        if (late || tried === TRIES) {
-          if (error instanceof NotConnected) resting = { until: performance.now() + REST_MS, reason }
+        if (timedOut || attempt === MAX_ATTEMPTS) {
+          if (error instanceof NotConnected) unreachable = { until: performance.now() + UNREACHABLE_MS, reason }
           throw new IdentityAway(reason)
         }
-        await delay(FIRST_PAUSE_MS * 2 ** (tried - 1), undefined, { signal }).catch(() => undefined)
+        await delay(FIRST_BACKOFF_MS * 2 ** (attempt - 1), undefined, { signal }).catch(() => undefined)
       }
     }
   }
   return { send, close: exchange.close }
 }
 
-function parsed(text: string): unknown {
+function parseJson(text: string): unknown {
   try {
     return JSON.parse(text)
   } catch {

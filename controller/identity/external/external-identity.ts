@@ -3,7 +3,7 @@ import { ConfigurationError } from '../../options/configuration-error.js'
 import { readPem } from '../../options/pem-file.js'
 import type { ExternalIdentitySettings } from './options.js'
 
-/** How our services sign in at Keystone. */
+/** How Krater's service user signs in at Keystone. */
 export type ServiceCredentials =
   | {
       method: 'password'
@@ -15,22 +15,22 @@ export type ServiceCredentials =
     }
   | { method: 'application_credential'; id: string; secret: string }
 
-/** A Keystone that somebody else runs. */
+/** A Keystone outside Krater. */
 export type ExternalIdentity = {
   /** Ends in /v3. */
   url: string
   credentials: ServiceCredentials
   security: TransportSecurity
-  /** How long a validated token is used without asking again: the bound on how late a revocation is seen. */
+  /** How long a validated token is cached: the longest delay before a revocation takes effect. */
   tokenCacheSeconds: number
   connectTimeoutSeconds: number
-  /** For one answer, whatever number of tries it takes. */
+  /** For one answer, retries included. */
   requestTimeoutSeconds: number
 }
 
 /**
- * The Keystone whose tokens count; null when identity is our own.
- * @throws ConfigurationError when a file that is named cannot be read or is not what it should be
+ * The external Keystone; null with the embedded identity service.
+ * @throws ConfigurationError if a configured file cannot be read or has the wrong content
  */
 export function externalIdentity({ identity }: { identity: ExternalIdentitySettings }): ExternalIdentity | null {
   const url = keystoneUrl(identity)
@@ -46,7 +46,7 @@ export function externalIdentity({ identity }: { identity: ExternalIdentitySetti
   const clientKey = read('client_key_file')
   return {
     url,
-    credentials: credentialsOf(identity),
+    credentials: serviceCredentials(identity),
     security: {
       ...(ca !== undefined && { ca }),
       ...(clientCertificate !== undefined && { clientCertificate }),
@@ -59,14 +59,14 @@ export function externalIdentity({ identity }: { identity: ExternalIdentitySetti
   }
 }
 
-/** The external URL, ending in /v3; null when there is none. */
+/** The external URL, ending in /v3; null if none is configured. */
 export function keystoneUrl({ external_url: url }: ExternalIdentitySettings): string | null {
   if (url === undefined) return null
   const base = url.replace(/\/+$/, '')
   return base.endsWith('/v3') ? base : `${base}/v3`
 }
 
-function credentialsOf(identity: ExternalIdentitySettings): ServiceCredentials {
+function serviceCredentials(identity: ExternalIdentitySettings): ServiceCredentials {
   const { username, password, application_credential_id: id, application_credential_secret: secret } = identity
   if (id !== undefined && secret !== undefined) return { method: 'application_credential', id, secret }
   if (username === undefined || password === undefined) throw new ConfigurationError('identity.username is not set.')

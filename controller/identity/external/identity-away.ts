@@ -1,5 +1,5 @@
-/** Keystone cannot say whether a token is good: it does not answer, or answers what it should not. The words hold no secret. */
+/** Keystone gives no verdict: it does not answer, or not as it should. The message contains no secret. */
 export class IdentityAway extends Error {}
 
-/** Keystone refuses our own user, so asking again at once would only lock it out. */
+/** Keystone rejects the service user. An immediate retry could only lock the user out. */
 export class ServiceUserRefused extends IdentityAway {}

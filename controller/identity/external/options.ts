@@ -5,34 +5,36 @@ const text = z.string().min(1)
 const secret = text.meta({ secret: true })
 const seconds = z.coerce.number().positive().max(300)
 
-/** How our services validate tokens at a Keystone that somebody else runs. */
+/** How Krater validates tokens at an external Keystone. */
 export const externalIdentityOptions = {
   external_url: serviceUrl('https://keystone.example:5000/v3')
     .optional()
-    .describe('A Keystone whose tokens count; Krater then serves no identity API of its own'),
-  username: text.optional().describe('Our own user at that Keystone: it needs the role service, or admin'),
+    .describe('URL of an external Keystone to validate tokens at; Krater then serves no identity API'),
+  username: text.optional().describe('Krater’s service user at the external Keystone; needs the role service or admin'),
   password: secret.optional(),
   user_domain_name: text.default('Default'),
   project_name: text.default('service'),
   project_domain_name: text.default('Default'),
-  application_credential_id: text.optional().describe('Of our own user, instead of its name and password'),
+  application_credential_id: text
+    .optional()
+    .describe('Application credential of the service user, instead of its name and password'),
   application_credential_secret: secret.optional(),
   ca_file: text
     .optional()
-    .describe('PEM file of the authorities that vouch for the Keystone; the usual ones otherwise'),
-  client_certificate_file: text.optional().describe('PEM file of the certificate that we show to the Keystone'),
+    .describe(
+      'PEM file with the CA certificates that Keystone’s certificate is checked against; default: the public CAs',
+    ),
+  client_certificate_file: text.optional().describe('PEM file with the client certificate to present to Keystone'),
   client_key_file: text.optional(),
-  insecure: flag.default(false).describe('Whether any certificate of the Keystone will do: for laboratories only'),
+  insecure: flag.default(false).describe('Accept any certificate of Keystone; for test environments only'),
   token_cache_seconds: z.coerce
     .number()
     .min(0)
     .max(86_400)
     .default(300)
-    .describe(
-      'How long a validated token of the Keystone is good without asking again: so late a revocation may be seen',
-    ),
+    .describe('Seconds to cache a validated token: a revocation takes effect within this time'),
   connect_timeout: seconds.default(5),
-  request_timeout: seconds.default(10).describe('Seconds for an answer of the Keystone, further tries included'),
+  request_timeout: seconds.default(10).describe('Seconds to wait for an answer from Keystone, retries included'),
 }
 
 export type ExternalIdentitySettings = z.output<z.ZodObject<typeof externalIdentityOptions>>
@@ -47,14 +49,14 @@ const ONLY_WITH_URL = [
   'client_key_file',
 ] as const
 
-/** Settings that must come together, each the reason for the other. */
+/** Settings that require each other. */
 const PAIRS = [
   ['username', 'password'],
   ['application_credential_id', 'application_credential_secret'],
   ['client_certificate_file', 'client_key_file'],
 ] as const
 
-/** Refuses what is incomplete or contradicts itself, naming the setting. */
+/** Rejects incomplete or contradictory settings and names the setting. */
 export function checkExternalIdentity(
   settings: ExternalIdentitySettings,
   context: { addIssue: (issue: { code: 'custom'; path: string[]; message: string }) => void },
@@ -63,8 +65,8 @@ export function checkExternalIdentity(
     context.addIssue({ code: 'custom', path: [name], message })
 
   if (settings.external_url === undefined) {
-    const vain = ONLY_WITH_URL.find(name => settings[name] !== undefined)
-    if (vain !== undefined) fault('external_url', `the URL of a Keystone, since identity.${vain} is set`)
+    const useless = ONLY_WITH_URL.find(name => settings[name] !== undefined)
+    if (useless !== undefined) fault('external_url', `the URL of a Keystone, since identity.${useless} is set`)
     return
   }
   for (const pair of PAIRS) {
@@ -85,9 +87,9 @@ export function checkExternalIdentity(
     )
   }
   if (!settings.external_url.startsWith('https:')) {
-    const vain = (['ca_file', 'client_certificate_file', 'client_key_file'] as const).find(
+    const useless = (['ca_file', 'client_certificate_file', 'client_key_file'] as const).find(
       name => settings[name] !== undefined,
     )
-    if (vain !== undefined) fault(vain, 'left out, since identity.external_url is not https')
+    if (useless !== undefined) fault(useless, 'left out, since identity.external_url is not https')
   }
 }

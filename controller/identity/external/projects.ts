@@ -3,33 +3,33 @@ import { notFoundSchema } from './ask-keystone.js'
 import { type Connection, connectToKeystone } from './connection.js'
 import type { ExternalIdentity } from './external-identity.js'
 import { IdentityAway } from './identity-away.js'
-import { credentialsWords, signInAtKeystone } from './sign-in.js'
+import { describeCredentials, signInAtKeystone } from './sign-in.js'
 
 const projectSchema = z.object({ project: z.object({ id: z.string() }) })
 
 /**
- * Which of these projects Keystone still has, asked for one by one.
- * @throws ServiceUserRefused when Keystone does not take our own user's credentials
- * @throws IdentityAway when Keystone does not tell about one of them, or our own user may not know
+ * The projects that still exist at Keystone. Queries them one by one.
+ * @throws ServiceUserRefused if Keystone rejects the service user's credentials
+ * @throws IdentityAway if Keystone gives no verdict on one of them, or the service user may not see it
  */
-export async function standingProjects(identity: ExternalIdentity, ids: readonly string[]): Promise<Set<string>> {
+export async function findExistingProjects(identity: ExternalIdentity, ids: readonly string[]): Promise<Set<string>> {
   const connection = connectToKeystone(identity)
   try {
     const { token, document } = await signInAtKeystone(connection, identity.credentials)
     const own = document.project?.id
-    // Who does not find the project on which it has just signed in asks in the wrong place.
-    if (own !== undefined && !(await stands(connection, identity, token, own))) {
-      throw new IdentityAway(`Keystone at ${identity.url} does not show the project of our own user`)
+    // If even the project of this sign-in is missing, the other answers cannot be trusted either.
+    if (own !== undefined && !(await exists(connection, identity, token, own))) {
+      throw new IdentityAway(`Keystone at ${identity.url} does not show the service user its own project`)
     }
-    const standing = new Set<string>()
-    for (const id of ids) if (await stands(connection, identity, token, id)) standing.add(id)
-    return standing
+    const existing = new Set<string>()
+    for (const id of ids) if (await exists(connection, identity, token, id)) existing.add(id)
+    return existing
   } finally {
     connection.close()
   }
 }
 
-async function stands(
+async function exists(
   connection: Connection,
   { url, credentials }: ExternalIdentity,
   token: string,
@@ -45,8 +45,8 @@ async function stands(
   if (answer.status === 200 && project.data?.project.id === id) return true
   if (answer.status === 403) {
     throw new IdentityAway(
-      `Keystone at ${url} does not tell ${credentialsWords(credentials)} which projects there are: that takes the role admin`,
+      `Keystone at ${url} does not show projects to ${describeCredentials(credentials)}. Give that user the role admin`,
     )
   }
-  throw new IdentityAway(`Keystone at ${url} answered the question for a project by ${answer.status}`)
+  throw new IdentityAway(`Keystone at ${url} answered a request for a project with status ${answer.status}`)
 }

@@ -3,23 +3,23 @@ import { ServiceUserRefused } from './identity-away.js'
 import { type SignedIn, VALIDATING_ROLES } from './sign-in.js'
 
 export type ServiceSession = {
-  /** A token of our own user that is good for a while. @throws IdentityAway */
+  /** A token of the service user that is not about to expire. @throws IdentityAway */
   token: () => Promise<string>
-  /** Keystone did not accept this one: the next call signs in anew. */
+  /** Keystone did not accept this token: the next call signs in again. */
   discard: (token: string) => void
 }
 
-/** A new token is fetched this long before the end, or after three quarters of a life that is short. */
+/** A token is renewed this long before it expires, or after three quarters of a short life. */
 const RENEW_BEFORE_MS = 120_000
 
 const FIRST_PAUSE_MS = 5_000
-const LONGEST_PAUSE_MS = 60_000
+const MAX_PAUSE_MS = 60_000
 
-type Held = { token: string; renewAt: number; endsAt: number }
+type Held = { token: string; renewAt: number; expiresAt: number }
 
 /**
- * Keeps our own user signed in. Those who need a token at the same time share one sign-in; refused credentials are tried again only after a
- * pause, since Keystone may lock a user out.
+ * Keeps the service user signed in. Concurrent callers share one sign-in. Rejected credentials are tried again only
+ * after a pause, since Keystone may lock the user out.
  */
 export function createServiceSession(signIn: () => Promise<SignedIn>, log: Logger): ServiceSession {
   let held: Held | null = null
@@ -33,15 +33,15 @@ export function createServiceSession(signIn: () => Promise<SignedIn>, log: Logge
       const { token, document } = await signIn()
       refused = null
       if (!document.roles?.some(({ name }) => VALIDATING_ROLES.includes(name.toLowerCase()))) {
-        log.warn(`Our own user at Keystone has none of the roles ${VALIDATING_ROLES.join(', ')}`)
+        log.warn(`The service user at Keystone has none of the roles ${VALIDATING_ROLES.join(', ')}`)
       }
-      // From both times, which are Keystone's: our clock may differ.
+      // Computed from Keystone's own times: this machine's clock may differ.
       const life = document.expires_at.getTime() - document.issued_at.getTime()
-      held = { token, renewAt: started + Math.max(life - RENEW_BEFORE_MS, life * 0.75), endsAt: started + life }
+      held = { token, renewAt: started + Math.max(life - RENEW_BEFORE_MS, life * 0.75), expiresAt: started + life }
       return held
     } catch (error) {
       if (error instanceof ServiceUserRefused) {
-        const pause = Math.min((refused?.pause ?? FIRST_PAUSE_MS / 2) * 2, LONGEST_PAUSE_MS)
+        const pause = Math.min((refused?.pause ?? FIRST_PAUSE_MS / 2) * 2, MAX_PAUSE_MS)
         refused = { error, until: performance.now() + pause, pause }
       }
       throw error
@@ -62,7 +62,7 @@ export function createServiceSession(signIn: () => Promise<SignedIn>, log: Logge
       try {
         return (await renewOnce()).token
       } catch (error) {
-        if (old !== null && old === held && now < old.endsAt) return old.token
+        if (old !== null && old === held && now < old.expiresAt) return old.token
         throw error
       }
     },

@@ -3,21 +3,21 @@ import type { ServiceCredentials } from './external-identity.js'
 import { IdentityAway, ServiceUserRefused } from './identity-away.js'
 import { type KeystoneToken, readTokenDocument } from './token-document.js'
 
-/** The roles that may validate the tokens of others, by Keystone's default policy. */
+/** The roles that may validate other users' tokens, by Keystone's default policy. */
 export const VALIDATING_ROLES: readonly string[] = ['service', 'admin']
 
 export type SignedIn = {
   token: string
   document: KeystoneToken
-  /** By which Keystone's clock is ahead of ours, as its Date header tells; that header as it came. */
+  /** Keystone's Date header as received, to compute the clock skew. */
   date: string | undefined
 }
 
 /**
- * Signs in at Keystone as our own user.
- * @param withCatalog whether the document is to hold the catalogue
- * @throws ServiceUserRefused when Keystone does not take the credentials
- * @throws IdentityAway when it does not answer as it should
+ * Signs in at Keystone as the service user.
+ * @param withCatalog whether the document includes the catalogue
+ * @throws ServiceUserRefused if Keystone rejects the credentials
+ * @throws IdentityAway if it does not answer as it should
  */
 export async function signInAtKeystone(
   connection: Connection,
@@ -27,31 +27,34 @@ export async function signInAtKeystone(
   const answer = await connection.send({
     method: 'POST',
     path: `/auth/tokens${withCatalog ? '' : '?nocatalog'}`,
-    body: { auth: authOf(credentials) },
+    body: { auth: authRequest(credentials) },
   })
   if (answer.status === 401) {
-    throw new ServiceUserRefused(`Keystone does not accept ${credentialsWords(credentials)}`)
+    throw new ServiceUserRefused(`Keystone does not accept ${describeCredentials(credentials)}`)
   }
-  if (answer.status !== 201) throw new IdentityAway(`Keystone answered the sign-in of our own user by ${answer.status}`)
+  if (answer.status !== 201)
+    throw new IdentityAway(`Keystone answered the service user’s sign-in with status ${answer.status}`)
   const token = answer.headers['x-subject-token']
   const document = readTokenDocument(answer.body)
   if (typeof token !== 'string' || document === null) {
-    throw new IdentityAway('What answered the sign-in of our own user is no Keystone: it sent no token')
+    throw new IdentityAway(
+      'The answer to the service user’s sign-in contains no token. Check that identity.external_url is a Keystone',
+    )
   }
   return { token, document, date: answer.headers.date }
 }
 
-/** Which user that is, and by which settings. */
-export function credentialsWords(credentials: ServiceCredentials): string {
+/** Names the user and the settings that define it. */
+export function describeCredentials(credentials: ServiceCredentials): string {
   return credentials.method === 'password'
     ? `the user ${credentials.username} of the domain ${credentials.userDomainName} on the project ${credentials.projectName} (identity.username, identity.password, identity.project_name)`
     : `the application credential ${credentials.id} (identity.application_credential_id, identity.application_credential_secret)`
 }
 
-function authOf(credentials: ServiceCredentials): object {
+function authRequest(credentials: ServiceCredentials): object {
   if (credentials.method === 'application_credential') {
     const { id, secret } = credentials
-    // Its project is the credential's own: any other scope is refused.
+    // Without a scope: Keystone takes the credential's own project and refuses any other.
     return { identity: { methods: ['application_credential'], application_credential: { id, secret } } }
   }
   const { username, password, userDomainName, projectName, projectDomainName } = credentials

@@ -1,12 +1,12 @@
-/** Values by key, each until its own end, at most so many: then the one that was not used for longest goes. */
+/** A cache whose entries expire individually. When it is full, the least recently used entry is evicted. */
 export type TokenCache<T> = {
-  /** @returns undefined when there is none, or its time has ended */
+  /** @returns undefined if the entry is missing or expired */
   get: (key: string) => T | undefined
-  /** @param until as `performance.now()` tells time */
+  /** @param until the expiry, in `performance.now()` time */
   put: (key: string, value: T, until: number) => void
 }
 
-export function createTokenCache<T>(most: number): TokenCache<T> {
+export function createTokenCache<T>(maxEntries: number): TokenCache<T> {
   const entries = new Map<string, { value: T; until: number }>()
   return {
     get: key => {
@@ -14,7 +14,7 @@ export function createTokenCache<T>(most: number): TokenCache<T> {
       if (entry === undefined) return undefined
       entries.delete(key)
       if (entry.until <= performance.now()) return undefined
-      // A Map keeps the order in which keys came: the one used last goes to the end.
+      // A Map keeps insertion order: inserting the entry again makes it the most recent.
       entries.set(key, entry)
       return entry.value
     },
@@ -22,7 +22,7 @@ export function createTokenCache<T>(most: number): TokenCache<T> {
       entries.delete(key)
       entries.set(key, { value, until })
       const [oldest] = entries.keys()
-      if (entries.size > most && oldest !== undefined) entries.delete(oldest)
+      if (entries.size > maxEntries && oldest !== undefined) entries.delete(oldest)
     },
   }
 }

@@ -6,7 +6,7 @@ import { callerFrom } from '../tokens/document.js'
 const named = z.object({ id: z.string(), name: z.string() })
 const inDomain = named.extend({ domain: named })
 
-/** Times of tokens are UTC; those that an application credential ends come without the `Z`. */
+/** Token times are UTC. An expiry that comes from an application credential lacks the `Z`. */
 const time = z
   .string()
   .transform(text => new Date(/(Z|[+-]\d\d:?\d\d)$/i.test(text) ? text : `${text}Z`))
@@ -33,22 +33,22 @@ const documentSchema = z.object({
 
 const answerSchema = z.object({ token: documentSchema })
 
-/** What Keystone says of a token. */
+/** Keystone's description of a token. */
 export type KeystoneToken = z.output<typeof documentSchema>
 
-/** @returns null when this is no token document */
+/** @returns null if this is not a token document */
 export function readTokenDocument(body: unknown): KeystoneToken | null {
   const parsed = answerSchema.safeParse(body)
   return parsed.success ? parsed.data.token : null
 }
 
-/** True when an application credential allows certain requests only. */
+/** Whether an application credential limits the token to certain requests. */
 export const hasAccessRules = (token: KeystoneToken): boolean =>
   token.application_credential?.access_rules !== undefined
 
 /**
- * Who a token stands for, in the form that the services know. Of the access rules those count that we understand and whose service the
- * token's catalogue has.
+ * The caller that a token represents. Ignores access rules that Krater does not understand or whose service is not in
+ * the token's catalogue, so they allow nothing.
  */
 export function callerOfToken(token: KeystoneToken): Caller {
   const { user, project, domain, system, roles, expires_at: expiresAt } = token

@@ -1,12 +1,12 @@
 import { ApiError } from '../../http/errors.js'
 import type { Logger } from '../../log/log.js'
-import { createFairQueue, type Place } from '../../process/fair-queue.js'
+import { createFairQueue, type FairQueue, type Place } from '../../process/fair-queue.js'
 import { outsideTurn } from '../../process/turn.js'
 import type { Caller, TokenValidator } from '../caller.js'
 import { tokenHash } from '../tokens/store.js'
 import { askKeystone } from './ask-keystone.js'
 import { createClockWatch } from './clock-skew.js'
-import { connectToKeystone, MOST_AT_ONCE } from './connection.js'
+import { connectToKeystone, MAX_CONNECTIONS } from './connection.js'
 import type { ExternalIdentity } from './external-identity.js'
 import { IdentityAway } from './identity-away.js'
 import { createServiceSession } from './service-session.js'
@@ -16,50 +16,41 @@ import { callerOfToken } from './token-document.js'
 
 export type ExternalValidator = {
   validate: TokenValidator
-  /** Signs in at once, so that wrong settings show at the start. @throws IdentityAway */
+  /** Signs in immediately, so that wrong settings show at startup. @throws IdentityAway */
   signIn: () => Promise<void>
   close: () => void
 }
 
-const NOBODY: Place = ['', '']
+const NO_PLACE: Place = ['', '']
 
 type Question = { token: string; allowExpired: boolean; place: Place }
 
-/** More tokens than are in use within the life of one. */
-const MOST_CACHED = 20_000
-/** How long a token that Keystone does not know is refused without asking again. */
+/** More tokens than are in use during the life of one. */
+const MAX_CACHED = 20_000
+/** How long a token that Keystone does not know is rejected without asking again. */
 const INVALID_SECONDS = 10
-const MOST_WAITING = 512
-const MOST_WAITING_PER_LANE = 128
-/** While others ask too. */
+const MAX_WAITING = 512
+const MAX_WAITING_PER_LANE = 128
+/** Concurrent requests per lane while other lanes are active. */
 const MAX_RUNNING_CONTENDED = 4
-/** What is longer, or has other characters, is nobody's token. */
+/** A longer text, or one with other characters, cannot be a token. */
 const TOKEN = /^[\x21-\x7e]{1,8192}$/
-const BETWEEN_REPORTS_MS = 10_000
+const REPORT_INTERVAL_MS = 10_000
 
 /**
- * Validates tokens at a Keystone that somebody else runs. A token that was found good is used without asking again until
- * `tokenCacheSeconds` after Keystone was asked, or its own end; so long may a revocation stay unseen. Nobody can make us ask more than so
- * many times at once: bad tokens are remembered for some seconds, equal questions at the same time are one, callers take turns, and those
- * who would wait long are told 503. Tokens are kept by their hash only.
+ * Validates tokens at an external Keystone. A valid token is cached for `tokenCacheSeconds` after the request, or until
+ * it expires, so a revocation may go unnoticed that long. The load on Keystone is bounded: invalid tokens are
+ * remembered for some seconds, concurrent requests for one token are merged, callers take turns, and those who would
+ * wait long get 503. Only hashes of tokens are kept.
  */
 export function createExternalValidator(identity: ExternalIdentity, log: Logger): ExternalValidator {
   const connection = connectToKeystone(identity)
   const session = createServiceSession(() => signInAtKeystone(connection, identity.credentials), log)
   const ask = { connection, session, watchClock: createClockWatch(log) }
-  const queue = createFairQueue({
-    maxRunning: MOST_AT_ONCE,
-    maxRunningPerLane: MOST_AT_ONCE,
-    maxRunningPerLaneContended: MAX_RUNNING_CONTENDED,
-    maxWaiting: MOST_WAITING,
-    maxWaitingPerLane: MOST_WAITING_PER_LANE,
-    maxWaitMilliseconds: identity.requestTimeoutSeconds * 1000,
-    refusal: (_, reason) =>
-      new IdentityAway(`there are more tokens to validate than Keystone keeps up with (${reason})`),
-  })
-  const good = createTokenCache<Caller>(MOST_CACHED)
-  const bad = createTokenCache<true>(MOST_CACHED)
-  const underWay = new Map<string, Promise<Caller | null>>()
+  const queue = createValidationQueue(identity)
+  const valid = createTokenCache<Caller>(MAX_CACHED)
+  const invalid = createTokenCache<true>(MAX_CACHED)
+  const pending = new Map<string, Promise<Caller | null>>()
   const report = createReport(log)
 
   const lookUp = async (key: string, { token, allowExpired, place }: Question): Promise<Caller | null> => {
@@ -68,38 +59,38 @@ export function createExternalValidator(identity: ExternalIdentity, log: Logger)
     const document = await askKeystone(ask, token, { allowExpired }).finally(leave)
     report.answered()
     if (document === null) {
-      bad.put(key, true, performance.now() + INVALID_SECONDS * 1000)
+      invalid.put(key, true, performance.now() + INVALID_SECONDS * 1000)
       return null
     }
     const caller = callerOfToken(document)
-    good.put(key, caller, asked + identity.tokenCacheSeconds * 1000)
+    valid.put(key, caller, asked + identity.tokenCacheSeconds * 1000)
     return caller
   }
 
   const find = async (question: Question): Promise<Caller | null> => {
     const key = `${question.allowExpired}${tokenHash(question.token).toString('base64')}`
-    const cached = good.get(key)
+    const cached = valid.get(key)
     if (cached !== undefined) return cached
-    if (bad.get(key)) return null
-    return outsideTurn(() => underWay.get(key) ?? begin(key, question))
+    if (invalid.get(key)) return null
+    return outsideTurn(() => pending.get(key) ?? begin(key, question))
   }
 
   const begin = (key: string, question: Question): Promise<Caller | null> => {
-    const looking = lookUp(key, question).finally(() => underWay.delete(key))
-    underWay.set(key, looking)
-    return looking
+    const lookingUp = lookUp(key, question).finally(() => pending.delete(key))
+    pending.set(key, lookingUp)
+    return lookingUp
   }
 
   return {
-    validate: async (token, { allowExpired = false, place = NOBODY } = {}) => {
+    validate: async (token, { allowExpired = false, place = NO_PLACE } = {}) => {
       if (!TOKEN.test(token)) return null
       const caller = await find({ token, allowExpired, place }).catch(error => {
         if (!(error instanceof IdentityAway)) throw error
         report.failed(error)
         throw new ApiError(503, 'Identity temporarily unavailable.')
       })
-      const isOver = caller !== null && caller.expiresAt.getTime() <= Date.now()
-      return isOver && !allowExpired ? null : caller
+      const isExpired = caller !== null && caller.expiresAt.getTime() <= Date.now()
+      return isExpired && !allowExpired ? null : caller
     },
     signIn: async () => {
       await session.token()
@@ -108,13 +99,24 @@ export function createExternalValidator(identity: ExternalIdentity, log: Logger)
   }
 }
 
-/** Tells the log of failures now and then, and when they are over. */
+const createValidationQueue = ({ requestTimeoutSeconds }: ExternalIdentity): FairQueue =>
+  createFairQueue({
+    maxRunning: MAX_CONNECTIONS,
+    maxRunningPerLane: MAX_CONNECTIONS,
+    maxRunningPerLaneContended: MAX_RUNNING_CONTENDED,
+    maxWaiting: MAX_WAITING,
+    maxWaitingPerLane: MAX_WAITING_PER_LANE,
+    maxWaitMilliseconds: requestTimeoutSeconds * 1000,
+    refusal: (_, reason) => new IdentityAway(`Keystone does not keep up with the tokens to validate (${reason})`),
+  })
+
+/** Logs failures at intervals, and the recovery. */
 function createReport(log: Logger): { failed: (error: IdentityAway) => void; answered: () => void } {
-  let last: { words: string; at: number } | null = null
+  let last: { message: string; at: number } | null = null
   return {
     failed: ({ message }) => {
-      if (last?.words === message && performance.now() - last.at < BETWEEN_REPORTS_MS) return
-      last = { words: message, at: performance.now() }
+      if (last?.message === message && performance.now() - last.at < REPORT_INTERVAL_MS) return
+      last = { message, at: performance.now() }
       log.warn(`Tokens cannot be validated: ${message}`)
     },
     answered: () => {

@@ -1,14 +1,14 @@
 import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from 'node:crypto'
 import { computeOnThread, type ThreadPriority } from '../../process/compute-thread.js'
 
-/** OWASP's advice for scrypt is N = 2^17, r = 8, p = 1: 128 MiB and about half a second of a core for each guess. */
+/** OWASP recommends N = 2^17, r = 8, p = 1 for scrypt: 128 MiB and about half a second of a core per guess. */
 const BLOCK = { r: 8, p: 1 } as const
 const KEY_BYTES = 32
 
-/** The memory that one hash takes, in MiB. @param rounds the logarithm of scrypt's N to the base 2 */
+/** The memory that one hash takes, in MiB. @param rounds the base-2 logarithm of scrypt's N */
 export const hashMebibytes = (rounds: number): number => Math.ceil((128 * 2 ** rounds * BLOCK.r) / 1024 ** 2)
 
-/** Hashes a password or another secret that people choose. @returns `scrypt$N$r$p$salt$key`, salt and key in base64url */
+/** Hashes a password or another secret chosen by people. @returns `scrypt$N$r$p$salt$key`, salt and key in base64url */
 export function hashPassword(password: string, rounds: number): Promise<string> {
   return hashWith(derive, password, randomBytes(16), rounds)
 }
@@ -19,13 +19,14 @@ async function hashWith(deriveKey: Derive, password: string, salt: Buffer, round
 
 export type Verification = {
   matches: boolean
-  /** The password under the present cost, when the stored hash is cheaper. It keeps the salt: see `saltOf`. */
+  /** The hash at the current cost, if the stored one is cheaper. It keeps the salt: see `saltOf`. */
   upgraded: string | null
 }
 
 /**
- * Compares a password with a stored hash. Without a hash (an unknown user) it takes as long and does not match, and under an older hash a wrong
- * password takes as long as the right one: the time of an answer does not tell which accounts exist.
+ * Compares a password with a stored hash. Without a hash (an unknown user) it takes as long and does not match. With an
+ * older hash, a wrong password takes as long as the right one. So the response time does not reveal whether an account
+ * exists.
  * @param priority of the computing thread when processors are short; null for the priority of requests
  */
 export async function verifyPassword(
@@ -47,10 +48,10 @@ export async function verifyPassword(
   return { matches, upgraded: matches ? upgraded : null }
 }
 
-/** What stays the same when a hash is upgraded, and is another for every password that is set. */
+/** The salt: an upgrade of the hash keeps it, and every new password changes it. */
 export const saltOf = (hash: string | null): string | undefined => hash?.split('$')[4]
 
-/** In the form of a hash; of nothing that anybody knows. */
+/** A hash of no known password. */
 const decoy = (rounds: number) => format(randomBytes(16), randomBytes(KEY_BYTES), rounds)
 
 function format(salt: Buffer, key: Uint8Array, rounds: number): string {
@@ -74,7 +75,7 @@ const deriveOnThread =
   (priority: ThreadPriority): Derive =>
   (password, salt, cost) =>
     computeOnThread(
-      // A copy: a small buffer is a part of a larger one with the secrets of others, which would come along.
+      // Copy the salt: a small Buffer is a slice of a larger one, which would be sent along with other users' secrets.
       { kind: 'scrypt', password, salt: new Uint8Array(salt), bytes: KEY_BYTES, cost: withMemory(cost) },
       priority,
     )

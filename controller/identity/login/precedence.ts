@@ -1,12 +1,12 @@
-/** Which logins go before everything else on the processors. A lane is whom a login counts for, as in the queue that it waits in. */
+/** Decides which logins run before everything else on the processors. Lanes are those of the login queue. */
 export type Precedence = {
-  /** Somebody of a lane has come. @returns what asks whether it goes first, when its turn is there, and what ends that and its stay */
+  /** Registers a login. @returns `goesFirst` decides when its turn comes; `leave` ends the turn and the registration */
   arrive: (lane: string) => { goesFirst: () => boolean; leave: () => void }
 }
 
 /**
- * One of a lane goes first at a time, and while others are there, not two of one lane in a row.
- * @param processors on which logins are computed: half of them are left to everything else, and so is a single one
+ * One login per lane goes first at a time and, while other lanes are present, not two of one lane in a row.
+ * @param processors that compute logins; half of them, or a single one, is left to everything else
  */
 export function createPrecedence(processors: number): Precedence {
   const atOnce = Math.floor(processors / 2)

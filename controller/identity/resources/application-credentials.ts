@@ -11,7 +11,7 @@ import type { Named } from '../caller.js'
 import {
   type IdentityCall,
   type IdentityRoute,
-  listed,
+  listAnswer,
   listForm,
   oneForm,
   queryParameter,
@@ -25,7 +25,7 @@ import { newId } from './collection.js'
 import * as fields from './fields.js'
 import { mustExist } from './references.js'
 
-/** Without a zone it is UTC. */
+/** A time without a zone is UTC. */
 const time = z
   .string()
   .regex(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?$/, 'must be an ISO 8601 time')
@@ -52,18 +52,18 @@ const all = '/v3/users/:user_id/application_credentials'
 const one = `${all}/:id`
 const answer = oneForm('application_credential')
 
-/** Secrets by which programs act for a user in one project, with some of its roles. Deleting one ends its tokens. */
+/** Secrets with which programs act for a user in one project, with some of its roles. Deletion revokes their tokens. */
 export const applicationCredentialRoutes: readonly IdentityRoute[] = [
   route({
     ...{ method: 'GET', path: all, right: readersAndUser, group: 'application_credentials', status: 200 },
     summary: 'List the application credentials of a user',
-    parameters: [queryParameter('name', 'Only the one of this name.')],
+    parameters: [queryParameter('name', 'Return only the application credential with this name.')],
     answer: listForm('application_credentials'),
     handle: listApplicationCredentials,
   }),
   route({
     ...{ method: 'POST', path: all, right: userAlone, group: 'application_credentials', status: 201 },
-    summary: 'Create an application credential; only this answer has its secret',
+    summary: 'Create an application credential; only this answer contains its secret',
     request: createSchema,
     answer,
     handle: createApplicationCredential,
@@ -76,7 +76,7 @@ export const applicationCredentialRoutes: readonly IdentityRoute[] = [
   }),
   route({
     ...{ method: 'DELETE', path: one, right: administratorsAndUser, group: 'application_credentials', status: 204 },
-    summary: 'Delete an application credential and end its tokens',
+    summary: 'Delete an application credential and revoke its tokens',
     handle: deleteApplicationCredential,
   }),
 ]
@@ -101,7 +101,8 @@ async function createApplicationCredential(
   const { document } = call.caller
   refuseRestricted(call)
   const { project } = document
-  if (project === undefined) throw badRequest('An application credential is bound to a project; the token has none.')
+  if (project === undefined)
+    throw badRequest('An application credential belongs to a project. Use a token that is scoped to one.')
   if (sent.expires_at instanceof Date && sent.expires_at.getTime() <= Date.now()) {
     throw badRequest('expires_at must be in the future.')
   }
@@ -133,7 +134,7 @@ async function createApplicationCredential(
   return jsonAnswer(201, { application_credential: { ...present(call, row), secret } })
 }
 
-/** The roles that are asked for, or all of the token's. None may go beyond the token. */
+/** The requested roles, or by default all of the token's. @throws ApiError if the token lacks a requested role */
 async function chooseRoles(
   trx: Knex,
   held: readonly Named[],
@@ -142,8 +143,8 @@ async function chooseRoles(
   if (desired === undefined || desired.length === 0) return [...held]
   const chosen = new Map<string, Named>()
   for (const ref of desired) {
-    const isMeant = ref.id !== undefined ? sql`id = ${ref.id}` : sql`name = ${ref.name ?? ''}`
-    const role = await maybeOne(trx, sql<Named>`SELECT id, name FROM role WHERE ${isMeant}`)
+    const isReferenced = ref.id !== undefined ? sql`id = ${ref.id}` : sql`name = ${ref.name ?? ''}`
+    const role = await maybeOne(trx, sql<Named>`SELECT id, name FROM role WHERE ${isReferenced}`)
     if (role === undefined) throw notFound(`Could not find role: ${ref.id ?? ref.name}.`)
     if (!held.some(has => has.id === role.id)) {
       throw badRequest(`Invalid application credential: Could not find role assignment with role: ${role.id}.`)
@@ -159,7 +160,7 @@ async function listApplicationCredentials({ database }: Service, call: IdentityC
   const name = call.argument('name')
   const isNamed = name === undefined ? sql`true` : sql`c.name = ${name}`
   const rows = await many(database, sql<Row>`${select(sql`c.user_id = ${user} AND ${isNamed}`)} ORDER BY c.id`)
-  return listed(
+  return listAnswer(
     call,
     'application_credentials',
     rows.map(row => present(call, row)),
@@ -181,7 +182,7 @@ async function deleteApplicationCredential({ database }: Service, call: Identity
   return NO_CONTENT
 }
 
-/** A restricted application credential can neither make nor remove others. */
+/** A restricted application credential can neither create nor delete others. */
 function refuseRestricted({ caller }: IdentityCall): void {
   if (caller.document.application_credential?.restricted === true) {
     throw forbidden('A restricted application credential cannot manage application credentials.')

@@ -21,7 +21,7 @@ import { ApiError, badRequest, conflict, forbidden, notFound } from '../../http/
 import {
   type IdentityCall,
   type IdentityRoute,
-  listed,
+  listAnswer,
   listForm,
   oneForm,
   queryParameter,
@@ -37,8 +37,8 @@ export type Fields = Record<string, unknown>
 export type Row = Fields & { id: string; extra?: Fields; options?: Fields }
 
 /**
- * What makes one kind of resource: its table, what may be sent, what is shown, and what a change brings with it. From it `collectionRoutes`
- * makes list, create, show, update and delete, the same for all.
+ * Defines one kind of resource: its table, accepted attributes, shown attributes and the effects of changes.
+ * `collectionRoutes` turns it into list, create, show, update and delete.
  */
 export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> = {
   singular: string
@@ -46,24 +46,24 @@ export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> =
   table: string
   create: Create
   update: Update
-  /** Query parameters that narrow the list: by a column of the same name, exactly. Others are ignored. */
+  /** Query parameters that filter the list by an exact match of the column with their name. Others are ignored. */
   filters: Readonly<Record<string, Filter>>
-  /** The columns that are shown. */
+  /** The columns in answers. */
   shown: readonly string[]
-  /** Other columns: what `derive` shows, and secrets. */
+  /** Other columns to read: input of `derive`, and secrets. */
   hidden?: readonly string[]
-  /** Shown beside the columns. */
+  /** Further attributes in answers. */
   derive?: (row: Row) => Fields
   allow?: Partial<Record<'list' | 'create' | 'show' | 'update' | 'delete', Rule>>
-  /** Columns that take long to compute. It runs before the transaction, which may hold locks that others wait for. */
+  /** Computes slow columns. Runs before the transaction, which may hold locks that others wait for. */
   compute?: (sent: z.output<Create> | z.output<Update>, service: Service, call: IdentityCall) => Promise<Fields>
-  /** Checks references and turns what was sent into columns. `before` is null at creation. */
+  /** Checks references and maps the request's attributes to columns. `before` is null on create. */
   prepare?: (change: Change<z.output<Create> | z.output<Update>>) => Promise<Fields>
-  /** True when tokens may stand on this resource, so that changes exclude the issuing of tokens. */
+  /** Whether tokens may depend on this resource, so that changes exclude the issuing of tokens. */
   carriesRights?: boolean
-  /** Takes rights away after an update. */
+  /** Revokes or refreshes tokens after an update. */
   updated?: (trx: Knex, before: Row, after: Row) => Promise<void>
-  /** Refuses a deletion by throwing, or takes rights away before it. */
+  /** Runs before a deletion: throws to refuse it, or revokes tokens. */
   deleting?: (trx: Knex, row: Row) => Promise<void>
 }
 
@@ -71,168 +71,190 @@ export type Change<Sent> = { trx: Knex; call: IdentityCall; sent: Sent; before: 
 
 export type Filter = 'text' | 'boolean' | ((value: string) => Fragment)
 
-/** What reading the rows of a resource takes. */
+/** What reading a resource's rows requires. */
 export type Stored = { singular: string; table: string; shown: readonly string[]; hidden?: readonly string[] }
 
-/** 32 hexadecimal digits without dashes, as Keystone's ids are. */
+/** 32 hexadecimal digits without dashes, like Keystone's IDs. */
 export const newId = (): string => randomUUID().replaceAll('-', '')
 
-/** Reads `{"<singular>": {...}}`. @returns what is inside */
+/** Parses `{"<singular>": {...}}` and returns the inner object. */
 export const bodyOf = <Schema extends z.ZodObject>(singular: string, schema: Schema) =>
   z.object({ [singular]: schema }).transform(body => body[singular] as z.output<Schema>)
 
-export function collectionRoutes<Create extends z.ZodObject, Update extends z.ZodObject>(
-  of: Collection<Create, Update>,
+export const collectionRoutes = <Create extends z.ZodObject, Update extends z.ZodObject>(
+  collection: Collection<Create, Update>,
+): IdentityRoute[] => [...listAndCreateRoutes(collection), ...itemRoutes(collection)]
+
+function listAndCreateRoutes<Create extends z.ZodObject, Update extends z.ZodObject>(
+  collection: Collection<Create, Update>,
 ): IdentityRoute[] {
-  const { singular, plural } = of
+  const { singular, plural, allow } = collection
   const path = `/v3/${plural}`
-  const item = `${path}/:id`
   const group = plural
   return [
     route({
-      ...{ method: 'GET', path, right: of.allow?.list ?? readers, group, status: 200 },
+      ...{ method: 'GET', path, right: allow?.list ?? readers, group, status: 200 },
       summary: `List ${plural}`,
-      parameters: Object.keys(of.filters).map(name => queryParameter(name, `Only those with this ${name}.`)),
+      parameters: Object.keys(collection.filters).map(name =>
+        queryParameter(name, `Return only ${plural} with this ${name}.`),
+      ),
       get answer() {
-        return listForm(plural, answerForm(of))
+        return listForm(plural, answerForm(collection))
       },
       handle: async ({ database }, call) => {
-        const rows = await findRows(database, of, and(filtersOf(of.filters, call)))
-        return listed(
+        const rows = await findRows(database, collection, and(filtersOf(collection.filters, call)))
+        return listAnswer(
           call,
           plural,
-          rows.map(row => presentRow(of, call, row)),
+          rows.map(row => presentRow(collection, call, row)),
         )
       },
     }),
     route({
-      ...{ method: 'POST', path, right: of.allow?.create ?? administrators, group, status: 201 },
+      ...{ method: 'POST', path, right: allow?.create ?? administrators, group, status: 201 },
       summary: `Create a ${singular}`,
-      request: bodyOf(singular, of.create),
+      request: bodyOf(singular, collection.create),
       get answer() {
-        return oneForm(singular, answerForm(of))
+        return oneForm(singular, answerForm(collection))
       },
       handle: async (service, call) =>
-        jsonAnswer(201, { [singular]: presentRow(of, call, await createRow(of, service, call)) }),
+        jsonAnswer(201, { [singular]: presentRow(collection, call, await createRow(collection, service, call)) }),
     }),
+  ]
+}
+
+function itemRoutes<Create extends z.ZodObject, Update extends z.ZodObject>(
+  collection: Collection<Create, Update>,
+): IdentityRoute[] {
+  const { singular, plural, allow } = collection
+  const path = `/v3/${plural}/:id`
+  const group = plural
+  return [
     route({
-      ...{ method: 'GET', path: item, right: of.allow?.show ?? readers, group, status: 200 },
+      ...{ method: 'GET', path, right: allow?.show ?? readers, group, status: 200 },
       summary: `Show a ${singular}`,
       get answer() {
-        return oneForm(singular, answerForm(of))
+        return oneForm(singular, answerForm(collection))
       },
       handle: async ({ database }, call) => {
-        const row = await findRow(database, of, call.params.id!)
-        return jsonAnswer(200, { [singular]: presentRow(of, call, row) })
+        const row = await findRow(database, collection, call.params.id!)
+        return jsonAnswer(200, { [singular]: presentRow(collection, call, row) })
       },
     }),
     route({
-      ...{ method: 'PATCH', path: item, right: of.allow?.update ?? administrators, group, status: 200 },
-      summary: `Change a ${singular}; only what is given changes`,
-      request: bodyOf(singular, of.update),
+      ...{ method: 'PATCH', path, right: allow?.update ?? administrators, group, status: 200 },
+      summary: `Update a ${singular}; attributes not given stay unchanged`,
+      request: bodyOf(singular, collection.update),
       get answer() {
-        return oneForm(singular, answerForm(of))
+        return oneForm(singular, answerForm(collection))
       },
       handle: async (service, call) =>
-        jsonAnswer(200, { [singular]: presentRow(of, call, await updateRow(of, service, call)) }),
+        jsonAnswer(200, { [singular]: presentRow(collection, call, await updateRow(collection, service, call)) }),
     }),
     route({
-      ...{ method: 'DELETE', path: item, right: of.allow?.delete ?? administrators, group, status: 204 },
+      ...{ method: 'DELETE', path, right: allow?.delete ?? administrators, group, status: 204 },
       summary: `Delete a ${singular}`,
       handle: async ({ database }, call) => {
-        await deleteRow(of, database, call.params.id!)
+        await deleteRow(collection, database, call.params.id!)
         return NO_CONTENT
       },
     }),
   ]
 }
 
-/** The form of an object in answers: what may be sent, as far as it is shown, with its id and links. */
-function answerForm<Create extends z.ZodObject, Update extends z.ZodObject>(of: Collection<Create, Update>): Schema {
-  const sent: Readonly<Record<string, Schema>> = Object(formOf(of.create).properties)
-  const shown = of.shown.filter(name => name !== 'id').map(name => [name, sent[name] ?? {}] as const)
+/** The form of an object in answers: the shown attributes, typed as in the create request, with its ID and links. */
+function answerForm<Create extends z.ZodObject, Update extends z.ZodObject>(
+  collection: Collection<Create, Update>,
+): Schema {
+  const sent: Readonly<Record<string, Schema>> = Object(formOf(collection.create).properties)
+  const shown = collection.shown.filter(name => name !== 'id').map(name => [name, sent[name] ?? {}] as const)
   return objectOf({ id: { type: 'string' }, ...Object.fromEntries(shown), links: { type: 'object' } })
 }
 
 async function deleteRow<Create extends z.ZodObject, Update extends z.ZodObject>(
-  of: Collection<Create, Update>,
+  collection: Collection<Create, Update>,
   database: Database,
   id: string,
 ): Promise<void> {
   await inTransaction(database, async trx => {
-    if (of.carriesRights) await lockRights(trx)
-    const row = await findRow(trx, of, id, 'lock')
+    if (collection.carriesRights) await lockRights(trx)
+    const row = await findRow(trx, collection, id, 'lock')
     if (row.options?.immutable === true) {
-      throw forbidden(`Unable to delete immutable ${of.singular} resource: ${row.id}.`)
+      throw forbidden(`Unable to delete immutable ${collection.singular} resource: ${row.id}.`)
     }
-    await of.deleting?.(trx, row)
-    await execute(trx, sql`DELETE FROM ${identifier(of.table)} WHERE id = ${row.id}`)
+    await collection.deleting?.(trx, row)
+    await execute(trx, sql`DELETE FROM ${identifier(collection.table)} WHERE id = ${row.id}`)
   })
 }
 
-/** Creates a row from the body of a request. @param fixed columns that come from elsewhere, such as an id in the path */
+/** Creates a row from a request's body. @param fixed columns that come from elsewhere, such as an ID in the path */
 export async function createRow<Create extends z.ZodObject, Update extends z.ZodObject>(
-  of: Collection<Create, Update>,
+  collection: Collection<Create, Update>,
   service: Service,
   call: IdentityCall<z.output<Create>>,
   fixed: Fields = {},
 ): Promise<Row> {
   const sent = await call.body()
-  const computed = await of.compute?.(sent, service, call)
-  return storing(of, () =>
+  const computed = await collection.compute?.(sent, service, call)
+  return translateConflicts(collection, () =>
     inTransaction(service.database, async trx => {
-      const columns = await toColumns(of, { trx, call, sent, before: null }, of.create)
+      const columns = await toColumns(collection, { trx, call, sent, before: null }, collection.create)
       const values = insertion([boundColumns({ id: newId(), ...columns, ...computed, ...fixed })])
-      return one(trx, sql<Row>`INSERT INTO ${identifier(of.table)} ${values} RETURNING ${columnsOf(of)}`)
+      return one(
+        trx,
+        sql<Row>`INSERT INTO ${identifier(collection.table)} ${values} RETURNING ${columnsOf(collection)}`,
+      )
     }),
   )
 }
 
 async function updateRow<Create extends z.ZodObject, Update extends z.ZodObject>(
-  of: Collection<Create, Update>,
+  collection: Collection<Create, Update>,
   service: Service,
   call: IdentityCall<z.output<Update>>,
 ): Promise<Row> {
   const sent = await call.body()
-  const computed = await of.compute?.(sent, service, call)
-  return storing(of, () =>
+  const computed = await collection.compute?.(sent, service, call)
+  return translateConflicts(collection, () =>
     inTransaction(service.database, async trx => {
-      if (of.carriesRights) await lockRights(trx)
-      const before = await findRow(trx, of, call.params.id!, 'lock')
-      refuseImmutable(of.singular, before, sent)
+      if (collection.carriesRights) await lockRights(trx)
+      const before = await findRow(trx, collection, call.params.id!, 'lock')
+      refuseImmutable(collection.singular, before, sent)
       for (const key of ['id', 'domain_id']) {
         if (sent[key] !== undefined && before[key] !== undefined && sent[key] !== before[key]) {
-          throw badRequest(`The ${key} of a ${of.singular} cannot be changed.`)
+          throw badRequest(`The ${key} of a ${collection.singular} cannot be changed.`)
         }
       }
-      const columns = { ...(await toColumns(of, { trx, call, sent, before }, of.update)), ...computed }
+      const columns = { ...(await toColumns(collection, { trx, call, sent, before }, collection.update)), ...computed }
       if (Object.keys(columns).length === 0) return before
       const values = assignments(boundColumns(columns))
       const after = await one(
         trx,
-        sql<Row>`UPDATE ${identifier(of.table)} SET ${values} WHERE id = ${before.id} RETURNING ${columnsOf(of)}`,
+        sql<Row>`UPDATE ${identifier(collection.table)} SET ${values} WHERE id = ${before.id} RETURNING ${columnsOf(collection)}`,
       )
-      await of.updated?.(trx, before, after)
+      await collection.updated?.(trx, before, after)
       return after
     }),
   )
 }
 
-/** @throws ApiError 404 in Keystone's words; clients that look up a name rely on the status */
-export async function findRow(database: Knex, of: Stored, id: string, lock?: 'lock'): Promise<Row> {
+/** @throws ApiError 404 in Keystone's wording; clients that look up a name rely on the status */
+export async function findRow(database: Knex, collection: Stored, id: string, lock?: 'lock'): Promise<Row> {
   const row = await maybeOne(
     database,
-    sql<Row>`SELECT ${columnsOf(of)} FROM ${identifier(of.table)} WHERE id = ${id} ${lock === undefined ? sql`` : sql`FOR UPDATE`}`,
+    sql<Row>`SELECT ${columnsOf(collection)} FROM ${identifier(collection.table)} WHERE id = ${id} ${lock === undefined ? sql`` : sql`FOR UPDATE`}`,
   )
-  if (row === undefined) throw notFound(`Could not find ${of.singular}: ${id}.`)
+  if (row === undefined) throw notFound(`Could not find ${collection.singular}: ${id}.`)
   return row
 }
 
-/** The rows of which a condition holds, in the order of their ids. */
-export const findRows = (database: Knex, of: Stored, condition: Fragment): Promise<Row[]> =>
+/** The rows that match a condition, ordered by ID. */
+export const findRows = (database: Knex, collection: Stored, condition: Fragment): Promise<Row[]> =>
   many(
     database,
-    unprepared(sql<Row>`SELECT ${columnsOf(of)} FROM ${identifier(of.table)} WHERE ${condition} ORDER BY id`),
+    unprepared(
+      sql<Row>`SELECT ${columnsOf(collection)} FROM ${identifier(collection.table)} WHERE ${condition} ORDER BY id`,
+    ),
   )
 
 const columnsOf = ({ shown, hidden = [] }: Stored): Fragment => identifiers([...shown, ...hidden, 'extra'])
@@ -247,29 +269,32 @@ function filtersOf(filters: Readonly<Record<string, Filter>>, call: IdentityCall
   })
 }
 
-// What a client sends under these names is never taken for an attribute of its own.
+// Never stored as a client's additional attributes.
 const RESERVED: ReadonlySet<string> = new Set(['id', 'links', 'domain_id'])
 
 async function toColumns<Create extends z.ZodObject, Update extends z.ZodObject>(
-  of: Collection<Create, Update>,
+  collection: Collection<Create, Update>,
   change: Change<z.output<Create> | z.output<Update>>,
   schema: z.ZodObject,
 ): Promise<Fields> {
   const entries = Object.entries(change.sent).filter(([, value]) => value !== undefined)
   const known = Object.fromEntries(entries.filter(([key]) => Object.hasOwn(schema.shape, key)))
   const additional = entries.filter(([key]) => !Object.hasOwn(schema.shape, key) && !RESERVED.has(key))
-  const columns = of.prepare === undefined ? known : await of.prepare({ ...change, sent: known as typeof change.sent })
-  if (columns.options !== undefined) columns.options = merged(change.before?.options, columns.options as Fields)
-  if (additional.length > 0) columns.extra = merged(change.before?.extra, Object.fromEntries(additional))
+  const columns =
+    collection.prepare === undefined
+      ? known
+      : await collection.prepare({ ...change, sent: known as typeof change.sent })
+  if (columns.options !== undefined) columns.options = merge(change.before?.options, columns.options as Fields)
+  if (additional.length > 0) columns.extra = merge(change.before?.extra, Object.fromEntries(additional))
   return columns
 }
 
-/** Null takes a key away. */
-function merged(before: Fields | undefined, sent: Fields): Fields {
+/** Merges options or attributes; null removes a key. */
+function merge(before: Fields | undefined, sent: Fields): Fields {
   return Object.fromEntries(Object.entries({ ...before, ...sent }).filter(([, value]) => value !== null))
 }
 
-/** An immutable resource takes one change only: to be immutable no more. */
+/** An immutable resource accepts only a change of its option `immutable`. */
 function refuseImmutable(singular: string, before: Row, sent: Fields): void {
   if (before.options?.immutable !== true) return
   const options = sent.options
@@ -278,26 +303,27 @@ function refuseImmutable(singular: string, before: Row, sent: Fields): void {
   throw forbidden(`Unable to update immutable ${singular} resource: ${before.id}.`)
 }
 
-/** A row as clients see it. */
+/** A row as answers show it. */
 export function presentRow<Create extends z.ZodObject, Update extends z.ZodObject>(
-  of: Collection<Create, Update>,
+  collection: Collection<Create, Update>,
   call: IdentityCall,
   row: Row,
 ): Fields {
-  const shown = Object.fromEntries(of.shown.map(column => [column, row[column]]))
-  const links = { self: `${call.base}/v3/${of.plural}/${encodeURIComponent(row.id)}` }
-  return { ...row.extra, ...shown, ...of.derive?.(row), links }
+  const shown = Object.fromEntries(collection.shown.map(column => [column, row[column]]))
+  const links = { self: `${call.base}/v3/${collection.plural}/${encodeURIComponent(row.id)}` }
+  return { ...row.extra, ...shown, ...collection.derive?.(row), links }
 }
 
-/** Turns the database's refusals into answers. */
-async function storing<T>(of: { singular: string }, store: () => Promise<T>): Promise<T> {
+/** Turns constraint violations into conflicts. */
+async function translateConflicts<T>(collection: { singular: string }, store: () => Promise<T>): Promise<T> {
   try {
     return await store()
   } catch (error) {
     if (error instanceof ApiError) throw error
     if (isUniqueViolation(error))
-      throw conflict(`Conflict occurred attempting to store ${of.singular} - Duplicate entry.`)
-    if (sqlState(error) === '23503') throw conflict(`Something that the ${of.singular} refers to was just removed.`)
+      throw conflict(`Conflict occurred attempting to store ${collection.singular} - Duplicate entry.`)
+    if (sqlState(error) === '23503')
+      throw conflict(`An object that the ${collection.singular} refers to was deleted concurrently.`)
     throw error
   }
 }

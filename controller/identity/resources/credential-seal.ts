@@ -4,7 +4,7 @@ const VERSION = 1
 const NONCE_BYTES = 12
 const TAG_BYTES = 16
 
-/** Encrypts a credential's blob for the database. @param key 32 bytes @param id the credential's id, to which it is bound */
+/** Encrypts a credential's blob and binds it to the credential's ID. @param key 32 bytes */
 export function seal(key: Buffer, id: string, blob: string): Buffer {
   const nonce = randomBytes(NONCE_BYTES)
   const cipher = createCipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES }).setAAD(Buffer.from(id))
@@ -12,9 +12,9 @@ export function seal(key: Buffer, id: string, blob: string): Buffer {
   return Buffer.concat([Buffer.of(VERSION), nonce, cipher.getAuthTag(), sealed])
 }
 
-/** @throws Error when the key is another one, or the bytes belong to another credential or were changed */
+/** @throws Error if the key is wrong, or the bytes belong to another credential or were altered */
 export function unseal(key: Buffer, id: string, bytes: Buffer): string {
-  if (bytes[0] !== VERSION) throw new Error(`Credential ${id} is stored in a form that this version does not know.`)
+  if (bytes[0] !== VERSION) throw new Error(`Credential ${id} is stored in a format that this version does not know.`)
   const nonce = bytes.subarray(1, 1 + NONCE_BYTES)
   const tag = bytes.subarray(1 + NONCE_BYTES, 1 + NONCE_BYTES + TAG_BYTES)
   const decipher = createDecipheriv('aes-256-gcm', key, nonce, { authTagLength: TAG_BYTES })

@@ -9,7 +9,7 @@ import { badRequest, forbidden, notFound, notImplemented } from '../../http/erro
 import {
   type IdentityCall,
   type IdentityRoute,
-  listed,
+  listAnswer,
   listForm,
   oneForm,
   queryParameter,
@@ -44,12 +44,12 @@ const all = '/v3/credentials'
 const item = `${all}/:id`
 const answer = oneForm('credential')
 
-/** Secrets that users keep here: keys of EC2, seeds of TOTP, certificates. Everyone has its own; administrators have all. */
+/** Secrets that users store here: EC2 keys, TOTP seeds, certificates. Users manage their own, administrators all. */
 export const credentialRoutes: readonly IdentityRoute[] = [
   route({
     ...{ method: 'GET', path: all, right: anyone, group: 'credentials', status: 200 },
     summary: 'List credentials',
-    parameters: ['user_id', 'type'].map(name => queryParameter(name, `Only those with this ${name}.`)),
+    parameters: ['user_id', 'type'].map(name => queryParameter(name, `Return only credentials with this ${name}.`)),
     answer: listForm('credentials'),
     handle: listCredentials,
   }),
@@ -68,7 +68,7 @@ export const credentialRoutes: readonly IdentityRoute[] = [
   }),
   route({
     ...{ method: 'PATCH', path: item, right: anyone, group: 'credentials', status: 200 },
-    summary: 'Change a credential; only what is given changes',
+    summary: 'Update a credential; attributes not given stay unchanged',
     request: updateSchema,
     answer,
     handle: update,
@@ -82,7 +82,7 @@ export const credentialRoutes: readonly IdentityRoute[] = [
 
 /** @throws ApiError 501 */
 function keyOf({ credentialKey: key }: Service): Buffer {
-  if (key === null) throw notImplemented('Credentials cannot be kept: this service was started without a key for them.')
+  if (key === null) throw notImplemented('This deployment does not support credentials.')
   return key
 }
 
@@ -100,7 +100,7 @@ async function listCredentials(service: Service, call: IdentityCall): Promise<An
     service.database,
     unprepared(sql<Row>`SELECT ${COLUMNS} FROM credential WHERE ${and(conditions)} ORDER BY id`),
   )
-  return listed(
+  return listAnswer(
     call,
     'credentials',
     rows.map(row => present(key, call, row)),
@@ -170,7 +170,7 @@ async function deleteCredential({ database }: Service, call: IdentityCall): Prom
   return NO_CONTENT
 }
 
-/** Its own credential, or any for an administrator. Others cannot tell which ids exist. */
+/** The user's own credential, or any for an administrator. Does not reveal to other users which IDs exist. */
 async function findAllowed(call: IdentityCall, database: Knex): Promise<Row> {
   const { caller, params } = call
   const id = params.id!
@@ -187,7 +187,7 @@ function refuseOthers({ caller }: Pick<IdentityCall, 'caller'>, userId: string):
   if (userId !== caller.document.user.id && !isAdmin(caller.document)) throw forbidden()
 }
 
-/** What an application credential may do must not grow by a credential that it makes. */
+/** A restricted application credential must not gain rights through a credential it creates. */
 function refuseRestricted({ document }: StoredToken): void {
   if (document.application_credential?.restricted === true) {
     throw forbidden('A restricted application credential cannot manage credentials.')
@@ -195,7 +195,8 @@ function refuseRestricted({ document }: StoredToken): void {
 }
 
 /**
- * A project on which the user has a role; for an application credential its own. Whether another one exists is not told.
+ * Accepts only a project on which the user has a role and, for an application credential, its own project. Does not
+ * reveal whether others exist.
  * @throws ApiError 403; 404 for an administrator, who may name any project
  */
 async function requireProject(
@@ -212,7 +213,7 @@ async function requireProject(
 
 const ec2Blob = z.object({ access: z.string().min(1), secret: z.string() })
 
-/** An EC2 credential is found by the hash of its access key. */
+/** The ID of an EC2 credential is the hash of its access key. */
 function ec2Id(blob: string): string {
   try {
     return createHash('sha256')
@@ -223,7 +224,7 @@ function ec2Id(blob: string): string {
   }
 }
 
-/** Who uses the keys later must know under which rights they were made. */
+/** Records in the blob which application credential created the keys, since its limits apply to their use. */
 function boundToApplicationCredential({ document }: StoredToken, blob: string): string {
   const { application_credential: credential } = document
   const { app_cred_id: _, ...members } = JSON.parse(blob) as Record<string, unknown>
@@ -233,7 +234,8 @@ function boundToApplicationCredential({ document }: StoredToken, blob: string): 
 const KEY_MEMBERS = ['access', 'app_cred_id', 'trust_id', 'access_token_id'] as const
 
 /**
- * The access key is what an ec2 credential is found by, and the others say under which rights it was made: they stay.
+ * These members cannot change: the ID of an ec2 credential derives from the access key, and the others record the
+ * rights with which it was created.
  * @throws ApiError 400
  */
 function requireSameKey(

@@ -43,6 +43,6 @@ export const domainRoutes: readonly IdentityRoute[] = collectionRoutes(domains)
 
 export const presentDomain = (call: IdentityCall, row: Row) => presentRow(domains, call, row)
 
-/** The domains of which a condition holds. */
+/** The domains that match a condition. */
 export const findDomains = (database: Database, condition: Fragment): Promise<Row[]> =>
   findRows(database, domains, condition)

@@ -46,7 +46,7 @@ const endpoints: Collection<typeof create, typeof update> = {
       return columns
     }
     if (region === undefined || columns.region_id === null) return columns
-    // The older name of the field makes its region, which the command line relies on.
+    // The older field name also creates the region, which the command line relies on.
     if (region !== null) await execute(trx, sql`INSERT INTO region (id) VALUES (${region}) ON CONFLICT DO NOTHING`)
     return { ...columns, region_id: region }
   },

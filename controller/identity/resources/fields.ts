@@ -1,13 +1,13 @@
 import { z } from 'zod'
 
-/** Text that is not blank, of at most `most` characters. */
-export const name = (most: number) => z.string().max(most).regex(/\S/, 'must not be blank')
+/** Non-blank text of at most `max` characters. */
+export const name = (max: number) => z.string().max(max).regex(/\S/, 'must not be blank')
 
 export const id = z.string().min(1).max(255)
 export const description = z.string().max(65_535)
 export const enabled = z.boolean()
 
-/** Options of Keystone and of deployments; only `immutable` means something to us. */
+/** Options of Keystone and of deployments. Krater itself uses only `immutable`. */
 export const options = z.looseObject({ immutable: z.boolean().nullable().optional() })
 
 export const tags = z
@@ -16,6 +16,6 @@ export const tags = z
       .string()
       .min(1)
       .max(255)
-      .regex(/^[^,/]+$/, 'must hold no comma and no slash'),
+      .regex(/^[^,/]+$/, 'must not contain commas or slashes'),
   )
   .max(80)

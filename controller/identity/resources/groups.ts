@@ -4,7 +4,7 @@ import { execute, maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { notFound } from '../../http/errors.js'
-import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../dialect.js'
+import { type IdentityCall, type IdentityRoute, listAnswer, listForm, route, type Service } from '../dialect.js'
 import { administrators, type Params, readers, readersAndUser } from '../policy.js'
 import { membersOf, refreshTokens } from '../tokens/effective-roles.js'
 import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
@@ -82,7 +82,7 @@ export const groupRoutes: readonly IdentityRoute[] = [
 async function listMembers({ database }: Service, call: IdentityCall): Promise<Answer> {
   const group = await findRow(database, groups, call.params.group_id!)
   const rows = await findUsers(database, sql`id IN (SELECT user_id FROM group_member WHERE group_id = ${group.id})`)
-  return listed(
+  return listAnswer(
     call,
     'users',
     rows.map(row => presentUser(call, row)),
@@ -93,7 +93,7 @@ async function listGroupsOfUser({ database }: Service, call: IdentityCall): Prom
   const user = call.params.user_id!
   await mustExist(database, 'local_user', 'user', user)
   const rows = await findRows(database, groups, sql`id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`)
-  return listed(
+  return listAnswer(
     call,
     'groups',
     rows.map(row => presentRow(groups, call, row)),

@@ -5,7 +5,7 @@ import type { Database } from '../../database/connection.js'
 import { maybeOne } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
 import { badRequest, forbidden } from '../../http/errors.js'
-import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../dialect.js'
+import { type IdentityCall, type IdentityRoute, listAnswer, listForm, route, type Service } from '../dialect.js'
 import { readersAndProject, readersAndUser } from '../policy.js'
 import { revokeTokensOnProject } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, type Fields, findRows, presentRow, type Row } from './collection.js'
@@ -16,7 +16,7 @@ const create = z.looseObject({
   name: fields.name(64),
   domain_id: fields.id.nullable().optional(),
   parent_id: fields.id.nullable().optional(),
-  is_domain: z.literal(false, 'domains are made under /v3/domains').optional(),
+  is_domain: z.literal(false, 'create domains under /v3/domains').optional(),
   description: fields.description
     .nullable()
     .transform(text => text ?? '')
@@ -41,7 +41,7 @@ const projects: Collection<typeof create, typeof update> = {
     domain_id: 'text',
     enabled: 'boolean',
     parent_id: value => sql`coalesce(parent_id, domain_id) = ${value}`,
-    // Domains are kept apart from projects here.
+    // In this service, domains are not projects.
     is_domain: value => (/^(1|true)$/i.test(value) ? sql`false` : sql`true`),
     tags: value => sql`tags @> ${tagsIn(value)}`,
     'tags-any': value => sql`tags && ${tagsIn(value)}`,
@@ -55,7 +55,7 @@ const projects: Collection<typeof create, typeof update> = {
   carriesRights: true,
   prepare: async ({ trx, call, sent, before }) => {
     const { is_domain: _, domain_id, parent_id, ...columns } = sent
-    if (before === null) return { ...columns, ...(await place(trx, call, { domain_id, parent_id })) }
+    if (before === null) return { ...columns, ...(await locate(trx, call, { domain_id, parent_id })) }
     if (parent_id !== undefined && parent_id !== (before.parent_id ?? before.domain_id)) {
       throw badRequest('The parent_id of a project cannot be changed.')
     }
@@ -88,10 +88,10 @@ export const projectRoutes: readonly IdentityRoute[] = [
 
 export const presentProject = (call: IdentityCall, row: Row) => presentRow(projects, call, row)
 
-type Place = { domain_id?: string | null | undefined; parent_id?: string | null | undefined }
+type Location = { domain_id?: string | null | undefined; parent_id?: string | null | undefined }
 
-/** Below which domain and project a new project stands. */
-async function place(trx: Knex, call: IdentityCall, { domain_id, parent_id }: Place): Promise<Fields> {
+/** The domain and the parent of a new project. */
+async function locate(trx: Knex, call: IdentityCall, { domain_id, parent_id }: Location): Promise<Fields> {
   const parent =
     typeof parent_id === 'string'
       ? await maybeOne(trx, sql<{ domain_id: string }>`SELECT domain_id FROM project WHERE id = ${parent_id}`)
@@ -104,20 +104,20 @@ async function place(trx: Knex, call: IdentityCall, { domain_id, parent_id }: Pl
   return { domain_id: domainId, parent_id }
 }
 
-/** Projects on which the user holds a role, by itself or by a group. */
+/** Projects on which the user has a role, directly or through a group. */
 async function listProjectsOfUser({ database }: Service, call: IdentityCall): Promise<Answer> {
   const user = call.params.user_id!
   await mustExist(database, 'local_user', 'user', user)
   const held = sql`SELECT project_id FROM assignment
      WHERE user_id = ${user} OR group_id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`
   const rows = await findRows(database, projects, sql`id IN (${held})`)
-  return listed(
+  return listAnswer(
     call,
     'projects',
     rows.map(row => presentProject(call, row)),
   )
 }
 
-/** The projects of which a condition holds. */
+/** The projects that match a condition. */
 export const findProjects = (database: Database, condition: Fragment): Promise<Row[]> =>
   findRows(database, projects, condition)

@@ -35,7 +35,7 @@ const regions: Collection<typeof create, typeof update> = {
     if (typeof columns.parent_region_id === 'string') {
       await mustExist(trx, 'region', 'region', columns.parent_region_id)
       if (before !== null && (await isWithin(trx, columns.parent_region_id, before.id))) {
-        throw badRequest('A region cannot stand below itself.')
+        throw badRequest('A region cannot be its own parent or descendant.')
       }
     }
     return before === null && id !== undefined && id !== '' ? { id, ...columns } : columns
@@ -58,7 +58,7 @@ export const regionRoutes: readonly IdentityRoute[] = [
   ...collectionRoutes(regions),
   route({
     ...{ method: 'PUT', path: '/v3/regions/:id', right: administrators, group: 'regions', status: 201 },
-    summary: 'Create a region under an id',
+    summary: 'Create a region with a given ID',
     request: bodyOf(regions.singular, regions.create),
     answer: oneForm('region'),
     handle: async (service, call) => {
@@ -68,7 +68,7 @@ export const regionRoutes: readonly IdentityRoute[] = [
   }),
 ]
 
-/** True when `id` is `ancestor` or stands somewhere below it. */
+/** Whether `id` is `ancestor` or one of its descendants. */
 async function isWithin(trx: Knex, id: string, ancestor: string): Promise<boolean> {
   const found = await maybeOne(
     trx,

@@ -69,7 +69,7 @@ export const userRoutes: readonly IdentityRoute[] = [
   ...collectionRoutes(users),
   route({
     ...{ method: 'POST', path: '/v3/users/:user_id/password', right: userAlone, group: 'users', status: 204 },
-    summary: 'Change the own password',
+    summary: 'Change your own password',
     request: passwordChange,
     handle: changeOwnPassword,
   }),
@@ -91,7 +91,7 @@ async function changeOwnPassword(
   const password_hash = await logins.hash(user.password, id)
   await inTransaction(database, async trx => {
     await lockRights(trx)
-    // Another change may have come between; the original password would then be wrong.
+    // A concurrent change would make the original password wrong.
     if (saltOf(await passwordHashOf(trx, id, 'lock')) !== saltOf(before)) throw unauthenticated()
     await execute(trx, sql`UPDATE local_user SET password_hash = ${password_hash} WHERE id = ${id}`)
     await revokeTokensOfUsers(trx, [id])
@@ -112,6 +112,6 @@ async function passwordHashOf(database: Database, id: string, lock?: 'lock'): Pr
 
 export const presentUser = (call: IdentityCall, row: Row) => presentRow(users, call, row)
 
-/** The users of whom a condition holds. */
+/** The users that match a condition. */
 export const findUsers = (database: Database, condition: Fragment): Promise<Row[]> =>
   findRows(database, users, condition)

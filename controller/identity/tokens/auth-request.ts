@@ -7,12 +7,12 @@ const domain = z
   .object({ id: id.optional(), name: name.optional() })
   .refine(ref => ref.id !== undefined || ref.name !== undefined, 'A domain needs an id or a name')
 
-/** By id, or by name within a domain. */
+/** A reference by ID, or by name within a domain. */
 const inDomain = z
   .object({ id: id.optional(), name: name.optional(), domain: domain.optional() })
   .refine(
     ref => ref.id !== undefined || (ref.name !== undefined && ref.domain !== undefined),
-    'Needs an id, or a name with its domain',
+    'Needs an id, or a name with a domain',
   )
 
 const password = z.object({
@@ -23,7 +23,7 @@ const applicationCredential = z
   .object({ id: id.optional(), name: name.optional(), user: inDomain.optional(), secret: z.string().max(4096) })
   .refine(
     ref => ref.id !== undefined || (ref.name !== undefined && ref.user !== undefined),
-    'Needs an id, or a name with its user',
+    'Needs an id, or a name with a user',
   )
 
 const identity = z
@@ -39,7 +39,7 @@ const identity = z
   .check(context => {
     for (const method of context.value.methods) {
       if (context.value[method] !== undefined) continue
-      context.issues.push({ code: 'custom', path: [method], message: 'Is required by its method', input: undefined })
+      context.issues.push({ code: 'custom', path: [method], message: 'Is required by the method', input: undefined })
     }
   })
 
@@ -52,7 +52,7 @@ const scope = z.union([
       domain: domain.optional(),
       system: z.object({ all: z.literal(true) }).optional(),
     })
-    .refine(value => Object.keys(value).length <= 1, 'Only one scope can be asked for'),
+    .refine(value => Object.keys(value).length <= 1, 'Only one scope can be requested'),
 ])
 
 /** The body of POST /v3/auth/tokens. */

@@ -2,8 +2,8 @@ import type { AccessRule } from '../access-rules.js'
 import type { Caller, Named } from '../caller.js'
 
 /**
- * What is stored of a token, and what every service learns of a caller: the `token` object of an answer, without the catalogue, and with the
- * access rules beside the application credential.
+ * A token as it is stored, and all that services learn about a caller: the `token` object of an answer without the
+ * catalogue, and with the access rules beside the application credential.
  */
 export type TokenDocument = {
   methods: string[]
@@ -16,18 +16,18 @@ export type TokenDocument = {
   is_domain?: false
   domain?: Named
   system?: { all: true }
-  /** Implied roles included. Absent when the token is unscoped. */
+  /** Implied roles included. Absent if the token is unscoped. */
   roles?: Named[]
   application_credential?: Named & { restricted: boolean }
   access_rules?: AccessRule[]
 }
 
-/** What of a token tells who its bearer is. */
+/** The part of a token that identifies its bearer. */
 export type Bearer = Pick<TokenDocument, 'project' | 'domain' | 'system' | 'roles' | 'access_rules'> & {
   user: Named & { domain: Named }
 }
 
-/** The caller that a token stands for, in the form that the services know. */
+/** The caller that a token represents. */
 export function callerFrom(document: Bearer, expiresAt: Date): Caller {
   const { id, name, domain } = document.user
   return {
@@ -46,7 +46,7 @@ export function roleNames(document: Pick<TokenDocument, 'roles'>): string[] {
   return (document.roles ?? []).map(role => role.name.toLowerCase())
 }
 
-/** A time as token documents write it. */
+/** A time in the format of token documents. */
 export function isoTime(time: Date): string {
   return time.toISOString().replace(/\.(\d{3})Z$/, '.$1000Z')
 }

@@ -3,11 +3,11 @@ import { execute, many } from '../../database/query.js'
 import { type Fragment, json, sql } from '../../database/sql.js'
 import type { Named } from '../caller.js'
 
-/** On what a role is held; with both ids null that is the system. */
+/** Where a role applies; the system if both IDs are null. */
 export type RoleScope = { projectId: string | null; domainId: string | null }
 
 /**
- * Selects id and name of all roles of a user on one scope: its own and those of its groups, implied ones included.
+ * Selects the ID and name of a user's roles on one scope: its own and its groups', implied roles included.
  * Takes values, or columns as fragments.
  */
 const rolesHeld = (user: string | Fragment, project: string | null | Fragment, domain: string | null | Fragment) =>
@@ -21,12 +21,12 @@ const rolesHeld = (user: string | Fragment, project: string | null | Fragment, d
     )
     SELECT r.id, r.name FROM role r JOIN held ON held.role_id = r.id`
 
-/** All roles of a user on one scope, in the order of their names. */
+/** All roles of a user on one scope, ordered by name. */
 export const effectiveRoles = (database: Knex, userId: string, { projectId, domainId }: RoleScope): Promise<Named[]> =>
   many(database, sql<Named>`${rolesHeld(userId, projectId, domainId)} ORDER BY r.name`)
 
-/** The roles that an application credential was given, implied ones included. */
-export const rolesOfApplicationCredential = (database: Knex, id: string): Promise<Named[]> =>
+/** The roles of an application credential, implied roles included. */
+export const applicationCredentialRoles = (database: Knex, id: string): Promise<Named[]> =>
   many(
     database,
     sql<Named>`
@@ -38,29 +38,29 @@ export const rolesOfApplicationCredential = (database: Knex, id: string): Promis
       SELECT id, name FROM role JOIN held ON role_id = id ORDER BY name`,
   )
 
-/** Which tokens a change of roles concerns. */
-export type Concerned = { userIds: readonly string[] } | { roleId: string }
+/** The tokens affected by a change of roles. */
+export type Affected = { userIds: readonly string[] } | { roleId: string }
 
 /**
- * Brings the roles in standing tokens up to date, so that a new role counts at once, without another login. Tokens of application credentials
- * are bounded by what these were given, and stay as they are.
+ * Updates the roles in existing tokens, so that a new role takes effect at once, without another login. Tokens of
+ * application credentials stay unchanged, since the roles of the credential limit them.
  */
-export async function refreshTokens(trx: Knex, concerned: Concerned): Promise<void> {
-  const isConcerned =
-    'userIds' in concerned
-      ? sql`t.user_id = ANY(${concerned.userIds}::text[])`
-      : sql`t.document -> 'roles' @> ${json([{ id: concerned.roleId }])}::jsonb`
+export async function refreshTokens(trx: Knex, affected: Affected): Promise<void> {
+  const isAffected =
+    'userIds' in affected
+      ? sql`t.user_id = ANY(${affected.userIds}::text[])`
+      : sql`t.document -> 'roles' @> ${json([{ id: affected.roleId }])}::jsonb`
   await execute(
     trx,
     sql`UPDATE token t
            SET document = jsonb_set(t.document, '{roles}', (
                  SELECT coalesce(jsonb_agg(jsonb_build_object('id', id, 'name', name) ORDER BY name), '[]')
                    FROM (${rolesHeld(sql`t.user_id`, sql`t.project_id`, sql`t.domain_id`)}) now_held))
-         WHERE t.application_credential_id IS NULL AND jsonb_exists(t.document, 'roles') AND ${isConcerned}`,
+         WHERE t.application_credential_id IS NULL AND jsonb_exists(t.document, 'roles') AND ${isAffected}`,
   )
 }
 
-/** The ids of the users in a group. */
+/** The IDs of the users in a group. */
 export async function membersOf(database: Knex, groupId: string): Promise<string[]> {
   const rows = await many(
     database,

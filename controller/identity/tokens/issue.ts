@@ -8,9 +8,9 @@ import type { Named } from '../caller.js'
 import { saltOf } from '../login/passwords.js'
 import type { RequestedScope } from './auth-request.js'
 import { isoTime, type TokenDocument } from './document.js'
-import { rolesOfApplicationCredential } from './effective-roles.js'
+import { applicationCredentialRoles } from './effective-roles.js'
 import { type Proof, unauthenticated } from './proof.js'
-import { holdRights } from './revocation.js'
+import { lockRightsShared } from './revocation.js'
 import { resolveScope, type Scope, type TokenUser } from './scope.js'
 import { findToken, newToken, type StoredToken, storeToken, tokenHash } from './store.js'
 
@@ -23,9 +23,9 @@ export type TokenLimits = {
 export type IssuedToken = { token: string; document: TokenDocument }
 
 /**
- * Makes a token for what was proven, on the scope that is asked for.
- * @param limits a rescoped token keeps the end of its parent, and none outlives its application credential
- * @throws ApiError 401 when the user, its rights or the proof are gone, or when it has no role on the scope
+ * Issues a token for the proven user, on the requested scope.
+ * @param limits a rescoped token keeps its parent's expiry, and no token outlives its application credential
+ * @throws ApiError 401 if the user, its rights or the proof are gone, or it has no role on the scope
  */
 export async function issueToken(
   database: Database,
@@ -34,7 +34,7 @@ export async function issueToken(
   limits: TokenLimits,
 ): Promise<IssuedToken> {
   return inTransaction(database, async trx => {
-    await holdRights(trx)
+    await lockRightsShared(trx)
     const user = await readUser(trx, proofs)
     const parent = await readParent(trx, proofs)
     const credential = await readApplicationCredential(trx, proofs, parent)
@@ -76,7 +76,7 @@ type UserRow = {
   domain_name: string
 }
 
-/** The user, when it and its domain are enabled and its password is still the proven one. */
+/** The user. @throws ApiError 401 unless it and its domain are enabled and its password is still the proven one */
 async function readUser(trx: Knex, proofs: readonly Proof[]): Promise<TokenUser> {
   const row = await maybeOne(
     trx,
@@ -114,7 +114,7 @@ type ApplicationCredential = {
   access_rules: TokenDocument['access_rules'] | null
 }
 
-/** The application credential that bounds the new token: the proven one, or the one behind the token that is rescoped. */
+/** The application credential that limits the new token: the proven one, or that of the rescoped token. */
 async function readApplicationCredential(
   trx: Knex,
   proofs: readonly Proof[],
@@ -133,10 +133,10 @@ async function readApplicationCredential(
   return row
 }
 
-/** An application credential carries its own roles, as far as its user still holds them. */
+/** The application credential's roles, without those its user no longer has. @throws ApiError 401 if none is left */
 async function restrictRoles(trx: Knex, credentialId: string, held: readonly Named[]): Promise<Named[]> {
   const heldIds = new Set(held.map(role => role.id))
-  const roles = (await rolesOfApplicationCredential(trx, credentialId)).filter(role => heldIds.has(role.id))
+  const roles = (await applicationCredentialRoles(trx, credentialId)).filter(role => heldIds.has(role.id))
   if (roles.length === 0) throw unauthenticated()
   return roles
 }

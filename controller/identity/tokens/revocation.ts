@@ -2,32 +2,32 @@ import type { Knex } from 'knex'
 import { execute } from '../../database/query.js'
 import { json, sql } from '../../database/sql.js'
 
-// INVARIANT: who issues a token holds RIGHTS shared from before it reads any right until its commit; who takes a right away, or
-// rewrites tokens for a new one, holds it exclusively from before its first write until its commit. So no token is issued on a
-// right that is just going, and no two changes write over each other's view of it.
+// INVARIANT: a transaction that issues a token holds RIGHTS shared from before it reads any right until it commits. One
+// that revokes a right, or rewrites tokens for a new one, holds RIGHTS exclusively from before its first write until it
+// commits. So no token is issued on a right that is being revoked, and two changes never overwrite each other's view.
 const RIGHTS = 'krater identity rights'
 
-/** Before reading what a token will be issued on. */
-export async function holdRights(trx: Knex): Promise<void> {
+/** Call before reading the rights that a token is issued on. */
+export async function lockRightsShared(trx: Knex): Promise<void> {
   await execute(trx, sql`SELECT pg_advisory_xact_lock_shared(hashtext(${RIGHTS}))`)
 }
 
-/** Before changing anything that tokens may stand on. */
+/** Call before changing anything that tokens may depend on. */
 export async function lockRights(trx: Knex): Promise<void> {
   await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext(${RIGHTS}))`)
 }
 
-/** Ends every token of these users, whatever their scope. */
+/** Revokes all tokens of these users, on any scope. */
 export async function revokeTokensOfUsers(trx: Knex, userIds: readonly string[]): Promise<void> {
   await execute(trx, sql`DELETE FROM token WHERE user_id = ANY(${userIds})`)
 }
 
-/** Ends every token scoped to this project. */
+/** Revokes all tokens scoped to this project. */
 export async function revokeTokensOnProject(trx: Knex, projectId: string): Promise<void> {
   await execute(trx, sql`DELETE FROM token WHERE project_id = ${projectId}`)
 }
 
-/** Ends every token scoped to the domain or to a project in it, and every token of the domain's users. */
+/** Revokes all tokens scoped to the domain or a project in it, and all tokens of the domain's users. */
 export async function revokeTokensOfDomain(trx: Knex, domainId: string): Promise<void> {
   await execute(
     trx,
@@ -38,7 +38,7 @@ export async function revokeTokensOfDomain(trx: Knex, domainId: string): Promise
   )
 }
 
-/** Ends the tokens of these users on one scope; with both ids null that is the system. */
+/** Revokes the tokens of these users on one scope; the system if both IDs are null. */
 export async function revokeTokensOnScope(
   trx: Knex,
   userIds: readonly string[],
@@ -55,12 +55,12 @@ export async function revokeTokensOnScope(
   )
 }
 
-/** Ends the tokens that carry a role, by assignment or by implication. */
+/** Revokes all tokens with a role, assigned or implied. */
 export async function revokeTokensWithRole(trx: Knex, roleId: string): Promise<void> {
   await execute(trx, sql`DELETE FROM token WHERE ${carries(roleId)}`)
 }
 
-/** The same for the tokens of application credentials only. */
+/** Revokes the tokens of application credentials with a role, assigned or implied. */
 export async function revokeApplicationTokensWithRole(trx: Knex, roleId: string): Promise<void> {
   await execute(trx, sql`DELETE FROM token WHERE ${carries(roleId)} AND application_credential_id IS NOT NULL`)
 }

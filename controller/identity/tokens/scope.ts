@@ -6,7 +6,7 @@ import type { DomainReference, ReferenceInDomain, RequestedScope } from './auth-
 import { effectiveRoles } from './effective-roles.js'
 import { inDomain, unauthenticated } from './proof.js'
 
-/** Who a token is for. */
+/** The user a token is for. */
 export type TokenUser = Named & { domain: Named; defaultProjectId: string | null }
 
 export type Scope =
@@ -18,20 +18,21 @@ export type Scope =
 export type GrantedScope = { scope: Scope; roles: Named[] }
 
 /**
- * Finds what a user asked to be scoped to, and its roles there. Without a wish it is the default project when that can be had, else unscoped.
- * @throws ApiError 401 when the scope is unknown or disabled, or the user has no role on it
+ * Resolves the requested scope and the user's roles on it. Without a request, it is the default project if the user has
+ * roles there, else unscoped.
+ * @throws ApiError 401 if the scope is unknown or disabled, or the user has no role on it
  */
 export async function resolveScope(
   trx: Knex,
   user: TokenUser,
   requested: RequestedScope | undefined,
 ): Promise<GrantedScope> {
-  const granted = await desiredScope(trx, user, requested)
+  const granted = await findScope(trx, user, requested)
   if (granted === null) throw unauthenticated()
   return granted
 }
 
-async function desiredScope(
+async function findScope(
   trx: Knex,
   user: TokenUser,
   requested: RequestedScope | undefined,

@@ -5,18 +5,18 @@ import { json, sql } from '../../database/sql.js'
 import { FloodError } from '../../http/errors.js'
 import type { TokenDocument } from './document.js'
 
-/** How long after its end a token can still be looked at with ?allow_expired, in seconds. */
+/** How long an expired token can still be read with ?allow_expired, in seconds. */
 export const EXPIRED_WINDOW_SECONDS = 172_800
 
 export type StoredToken = { sha256: Buffer; document: TokenDocument; expiresAt: Date }
 
-/** A new bearer token: 43 characters that nobody can guess. Only its hash is ever stored. */
+/** A new bearer token of 43 random characters. Only its hash is ever stored. */
 export const newToken = (): string => randomBytes(32).toString('base64url')
 
-/** The tokens are random, so a fast hash is as good as a slow one here. */
+/** Tokens are random, so a fast hash is as safe as a slow one. */
 export const tokenHash = (token: string): Buffer => createHash('sha256').update(token).digest()
 
-/** Finds a token that is good now (or ended less than 48 h ago, when `allowExpired`). One query. */
+/** Finds a token that is valid or, with `allowExpired`, expired less than 48 h ago. One query. */
 export async function findToken(
   database: Knex,
   sha256: Buffer,
@@ -33,14 +33,15 @@ export async function findToken(
 }
 
 /**
- * Stores a token that was just issued. When its user has as many as it may have, the oldest ended ones go; those that are good stay good. Tokens of
- * application credentials count apart, so that one that runs wild does not keep its owner from logging in and deleting it.
- * @throws FloodError 429 when all of them are good
+ * Stores a new token. If its user is at the limit, deletes the oldest expired tokens; valid ones stay. Tokens of
+ * application credentials have a separate limit, so that a runaway program does not keep the owner from logging in to
+ * delete its credential.
+ * @throws FloodError 429 if all of the user's tokens are valid
  */
 export async function storeToken(
   trx: Knex,
   { sha256, document, expiresAt }: StoredToken,
-  mostPerUser: number,
+  maxPerUser: number,
 ): Promise<void> {
   const userId = document.user.id
   const applicationCredentialId = document.application_credential?.id ?? null
@@ -52,33 +53,33 @@ export async function storeToken(
       sql`INSERT INTO token (sha256, user_id, project_id, domain_id, application_credential_id, document, expires_at)
           SELECT ${sha256}, ${userId}, ${document.project?.id ?? null}, ${document.domain?.id ?? null},
                  ${applicationCredentialId}, ${json(document)}::jsonb, ${expiresAt}::timestamptz
-           WHERE NOT EXISTS (SELECT ${others} OFFSET ${mostPerUser - 1})`,
+           WHERE NOT EXISTS (SELECT ${others} OFFSET ${maxPerUser - 1})`,
     )
     return inserted === 1
   }
   if (await insert()) return
-  // So many at once that the next thousand logins need not look.
+  // Delete enough that the next thousand logins need not do so.
   await execute(
     trx,
     sql`DELETE FROM token
-         WHERE sha256 IN (SELECT sha256 ${others} AND expires_at < now() ORDER BY expires_at LIMIT ${PURGED_AT_ONCE})`,
+         WHERE sha256 IN (SELECT sha256 ${others} AND expires_at < now() ORDER BY expires_at LIMIT ${PURGE_BATCH})`,
   )
   if (await insert()) return
-  const message = 'The user has too many tokens that are good: revoke some, or use them until they end.'
+  const message = `The user has ${maxPerUser} valid tokens, which is the limit. Revoke some or reuse them until they expire.`
   throw new FloodError(429, message, `Tokens of user ${userId}`, 60)
 }
 
-/** Each statement is short, whatever has gathered. */
-const PURGED_AT_ONCE = 1000
+/** Keeps each statement short, however many tokens have expired. */
+const PURGE_BATCH = 1000
 
-/** Deletes every token that nobody can look at any more. */
+/** Deletes every token that can no longer be read, even with ?allow_expired. */
 export async function purgeExpiredTokens(database: Knex): Promise<void> {
-  for (let purged = PURGED_AT_ONCE; purged === PURGED_AT_ONCE; ) {
+  for (let purged = PURGE_BATCH; purged === PURGE_BATCH; ) {
     purged = await execute(
       database,
       sql`DELETE FROM token WHERE sha256 IN (
             SELECT sha256 FROM token WHERE expires_at < now() - ${EXPIRED_WINDOW_SECONDS} * interval '1 second'
-             LIMIT ${PURGED_AT_ONCE} FOR UPDATE SKIP LOCKED)`,
+             LIMIT ${PURGE_BATCH} FOR UPDATE SKIP LOCKED)`,
     )
   }
 }

@@ -3,11 +3,11 @@ import type { Place } from '../../process/fair-queue.js'
 import { tokenHash } from './store.js'
 
 /** More tokens than are in use at a time. */
-const MOST_KNOWN = 20_000
+const MAX_KNOWN = 20_000
 
 export type TokenTurns = {
   /**
-   * Checks a token when it is its turn: that of its owner, or while nobody knows who that is, that of where it comes from.
+   * Checks a token in its turn, which is its owner's or, while the owner is unknown, its source's.
    * @param placeOf the owner's place
    */
   check: <Found>(
@@ -17,7 +17,7 @@ export type TokenTurns = {
   ) => Promise<Found | null>
 }
 
-/** Whose a token was says only where it waits, and nothing about whether it is still good. */
+/** Remembers the owners of tokens only to place them in the queue. Validity is checked every time. */
 export function createTokenTurns(): TokenTurns {
   const turns = createTurns()
   const places = new Map<string, Place>()
@@ -26,7 +26,7 @@ export function createTokenTurns(): TokenTurns {
     places.delete(key)
     places.set(key, place)
     const [oldest] = places.keys()
-    if (places.size > MOST_KNOWN && oldest !== undefined) places.delete(oldest)
+    if (places.size > MAX_KNOWN && oldest !== undefined) places.delete(oldest)
   }
 
   return {

@@ -159,7 +159,7 @@ t.test('a misbehaving Keystone yields 503, never 401', async t => {
   keystone.validate = whole
   t.ok(await validate('good-silence'), 'failures are not cached')
   t.notMatch(recorded.text(), /good-|own-|krater-pw/, 'the log contains no token and no password')
-  t.match(recorded.text(), /it needs the role service/)
+  t.match(recorded.text(), /Give that user the role service/)
   t.match(recorded.text(), /sent more than 4194304 bytes/)
   t.match(recorded.text(), /Keystone validates tokens again/)
 })

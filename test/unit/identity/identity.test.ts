@@ -13,7 +13,7 @@ import { createLogins, type Verify } from '../../../controller/identity/login/lo
 import { hashPassword, verifyPassword } from '../../../controller/identity/login/passwords.js'
 import { seal, unseal } from '../../../controller/identity/resources/credential-seal.js'
 import { callerFrom, isoTime, type TokenDocument } from '../../../controller/identity/tokens/document.js'
-import { nameOfUser } from '../../../controller/identity/tokens/proof.js'
+import { accountName } from '../../../controller/identity/tokens/proof.js'
 import { createTokenTurns } from '../../../controller/identity/tokens/token-turns.js'
 import { createFairQueue } from '../../../controller/process/fair-queue.js'
 
@@ -105,7 +105,7 @@ t.test('passwords are hashed with a salt and verified', async t => {
 
 t.test('repeated failures pause logins for one account from one source', async t => {
   let clock = 0
-  const lockOut = createLockOut({ attempts: 3, mostSeconds: 60, now: () => clock })
+  const lockOut = createLockOut({ attempts: 3, maxPauseSeconds: 60, now: () => clock })
   const attacker = { account: 'demo', source: '192.0.2.66' }
   const owner = { account: 'demo', source: '192.0.2.1' }
   const pauses = Array.from({ length: 11 }, () => {
@@ -120,12 +120,12 @@ t.test('repeated failures pause logins for one account from one source', async t
   t.equal(lockOut.secondsLeft(owner), 0, 'other sources of the account are not affected')
   t.equal(lockOut.secondsLeft({ ...attacker, account: 'admin' }), 0, 'other accounts are not affected')
   lockOut.succeeded(owner, 'id of demo')
-  t.equal(lockOut.userOf(owner), 'id of demo')
-  t.equal(lockOut.userOf(attacker), undefined)
+  t.equal(lockOut.knownUser(owner), 'id of demo')
+  t.equal(lockOut.knownUser(attacker), undefined)
   lockOut.failed(owner)
-  t.equal(lockOut.userOf(owner), 'id of demo', 'one failure changes nothing')
+  t.equal(lockOut.knownUser(owner), 'id of demo', 'one failure changes nothing')
   for (let failures = 0; failures < 2; failures++) lockOut.failed(owner)
-  t.equal(lockOut.userOf(owner), undefined, 'after three failures the source is no longer known')
+  t.equal(lockOut.knownUser(owner), undefined, 'after three failures the source is no longer known')
   clock += 121_000
   lockOut.failed(attacker)
   t.equal(lockOut.secondsLeft(attacker), 0, 'the count restarts after a while')
@@ -197,7 +197,7 @@ t.test('after failures, logins of unknown users from that source queue separatel
 
 t.test('a site is suspect only while its failures are recent', async t => {
   let clock = 0
-  const lockOut = createLockOut({ attempts: 3, mostSeconds: 60, now: () => clock })
+  const lockOut = createLockOut({ attempts: 3, maxPauseSeconds: 60, now: () => clock })
   const login = { account: 'demo', source: '2001:db8:7:1::/64' }
   t.equal(lockOut.isSuspect(login), false)
   for (const account of ['one', 'two']) lockOut.failed({ account, source: '2001:db8:7:2::/64' })
@@ -417,8 +417,8 @@ t.test('times are formatted with microseconds', async t => {
 })
 
 t.test('a domain name given with its id does not change the account', async t => {
-  const named = (domain: { id?: string; name?: string }) => nameOfUser({ name: 'admin', domain })
+  const named = (domain: { id?: string; name?: string }) => accountName({ name: 'admin', domain })
   t.equal(named({ id: 'default', name: 'whatever' }), named({ id: 'default' }))
   t.not(named({ name: 'one' }), named({ name: 'other' }))
-  t.equal(nameOfUser({ id: 'u', name: 'a' }), nameOfUser({ id: 'u', name: 'b' }))
+  t.equal(accountName({ id: 'u', name: 'a' }), accountName({ id: 'u', name: 'b' }))
 })

@@ -4,7 +4,7 @@ import { many } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
 import { IdentityAway } from '../../../identity/external/identity-away.js'
-import { standingProjects } from '../../../identity/external/projects.js'
+import { findExistingProjects } from '../../../identity/external/projects.js'
 import { eraseProject } from '../../../key-manager/erase-project.js'
 import { type HeldProject, listHeldProjects } from '../../../key-manager/held-projects.js'
 import type { Command } from '../../command.js'
@@ -88,7 +88,7 @@ const rowOf = ({ projectId, secrets, containers, orders }: HeldProject): string[
 async function existingProjects(instance: Instance, ids: readonly string[]): Promise<ReadonlySet<string>> {
   const external = externalIdentity(instance.config)
   if (external !== null) {
-    return standingProjects(external, ids).catch(error => {
+    return findExistingProjects(external, ids).catch(error => {
       throw error instanceof IdentityAway ? new OperatorError(`${error.message}. Nothing was erased.`) : error
     })
   }

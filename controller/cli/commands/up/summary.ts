@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { ExternalIdentity } from '../../../identity/external/external-identity.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
-import { lookAtKeystone } from '../../../identity/external/look.js'
+import { inspectKeystone } from '../../../identity/external/inspect-keystone.js'
 import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
 import { serviceUrls } from '../../wiring/service-urls.js'
@@ -28,7 +28,7 @@ export async function summaryOf(instance: Instance): Promise<string[]> {
 }
 
 async function adviceFor({ config }: Instance, external: ExternalIdentity): Promise<string[]> {
-  const look = await lookAtKeystone(external).catch((error: Error) => error)
+  const look = await inspectKeystone(external).catch((error: Error) => error)
   if (look instanceof Error) return [`The APIs answer 503 until Keystone is available: ${look.message}.`]
   const advice = catalogAdvice(config, look.catalog)
   if (advice.length === 0) return []

@@ -4,7 +4,7 @@ import { execute, maybeOne } from '../../../database/query.js'
 import { and, identifier, insertion, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { notFound } from '../../../http/errors.js'
-import { type IdentityCall, type IdentityRoute, listed, listForm, route, type Service } from '../../dialect.js'
+import { type IdentityCall, type IdentityRoute, listAnswer, listForm, route, type Service } from '../../dialect.js'
 import { administrators, type Params, readers } from '../../policy.js'
 import { membersOf, refreshTokens } from '../../tokens/effective-roles.js'
 import { lockRights, revokeTokensOnScope } from '../../tokens/revocation.js'
@@ -42,15 +42,15 @@ export const grantRoutes: readonly IdentityRoute[] = TARGETS.flatMap(target =>
       }),
       route({
         ...{ method: 'DELETE', path: one, right: administrators, group: 'role_assignments', status: 204 },
-        summary: `Withdraw a role ${where}`,
-        handle: withdraw,
+        summary: `Remove a role ${where}`,
+        handle: removeGrant,
       }),
     ]
   }),
 )
 
-/** The columns of an assignment that the path names, all but the role. */
-const placeOf = ({ user_id = null, group_id = null, project_id = null, domain_id = null }: Nullable) => ({
+/** The columns of the role assignment in the path, without the role. */
+const columnsOf = ({ user_id = null, group_id = null, project_id = null, domain_id = null }: Nullable) => ({
   user_id,
   group_id,
   project_id,
@@ -59,8 +59,8 @@ const placeOf = ({ user_id = null, group_id = null, project_id = null, domain_id
 
 type Nullable = Readonly<Record<string, string | null | undefined>>
 
-/** That an assignment has exactly these columns. */
-const isAt = (columns: Readonly<Record<string, string | null>>) =>
+/** Matches role assignments with exactly these columns. */
+const hasColumns = (columns: Readonly<Record<string, string | null>>) =>
   and(
     Object.entries(columns).map(([name, value]) =>
       value === null ? sql`${identifier(name)} IS NULL` : sql`${identifier(name)} = ${value}`,
@@ -69,9 +69,9 @@ const isAt = (columns: Readonly<Record<string, string | null>>) =>
 
 async function listGrants({ database }: Service, call: IdentityCall): Promise<Answer> {
   await partiesMustExist(database, call)
-  const granted = sql`SELECT role_id FROM assignment WHERE ${isAt(placeOf(call.params))}`
+  const granted = sql`SELECT role_id FROM assignment WHERE ${hasColumns(columnsOf(call.params))}`
   const rows = await findRows(database, roles, sql`id IN (${granted})`)
-  return listed(
+  return listAnswer(
     call,
     'roles',
     rows.map(role => presentRole(call, role)),
@@ -84,44 +84,44 @@ async function grant({ database }: Service, call: IdentityCall): Promise<Answer>
   await mustExist(database, 'role', 'role', role_id)
   await inTransaction(database, async trx => {
     await lockRights(trx)
-    const place = placeOf(call.params)
-    await execute(trx, sql`INSERT INTO assignment ${insertion([{ ...place, role_id }])} ON CONFLICT DO NOTHING`)
-    await refreshTokens(trx, { userIds: await usersOf(trx, place) })
+    const columns = columnsOf(call.params)
+    await execute(trx, sql`INSERT INTO assignment ${insertion([{ ...columns, role_id }])} ON CONFLICT DO NOTHING`)
+    await refreshTokens(trx, { userIds: await usersOf(trx, columns) })
   })
   return NO_CONTENT
 }
 
 async function checkGrant({ database }: Service, call: IdentityCall): Promise<Answer> {
-  const place = { ...placeOf(call.params), role_id: call.params.role_id! }
-  const found = await maybeOne(database, sql`SELECT role_id FROM assignment WHERE ${isAt(place)}`)
-  if (found === undefined) throw noSuchGrant(call.params)
+  const columns = { ...columnsOf(call.params), role_id: call.params.role_id! }
+  const found = await maybeOne(database, sql`SELECT role_id FROM assignment WHERE ${hasColumns(columns)}`)
+  if (found === undefined) throw grantNotFound(call.params)
   return NO_CONTENT
 }
 
-async function withdraw({ database }: Service, { params }: IdentityCall): Promise<Answer> {
+async function removeGrant({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   await inTransaction(database, async trx => {
     await lockRights(trx)
-    const place = placeOf(params)
-    const grant = isAt({ ...place, role_id: params.role_id! })
+    const columns = columnsOf(params)
+    const grant = hasColumns({ ...columns, role_id: params.role_id! })
     const removed = await execute(trx, sql`DELETE FROM assignment WHERE ${grant}`)
-    if (removed === 0) throw noSuchGrant(params)
-    const { project_id, domain_id } = place
-    await revokeTokensOnScope(trx, await usersOf(trx, place), { project_id, domain_id })
+    if (removed === 0) throw grantNotFound(params)
+    const { project_id, domain_id } = columns
+    await revokeTokensOnScope(trx, await usersOf(trx, columns), { project_id, domain_id })
   })
   return NO_CONTENT
 }
 
 /** The user, or the users of the group. */
-async function usersOf(trx: Knex, { user_id, group_id }: ReturnType<typeof placeOf>): Promise<string[]> {
+async function usersOf(trx: Knex, { user_id, group_id }: ReturnType<typeof columnsOf>): Promise<string[]> {
   return user_id !== null ? [user_id] : membersOf(trx, group_id ?? '')
 }
 
 async function partiesMustExist(database: Knex, { params }: IdentityCall): Promise<void> {
-  const { user_id, group_id, project_id, domain_id } = placeOf(params)
+  const { user_id, group_id, project_id, domain_id } = columnsOf(params)
   if (user_id !== null) await mustExist(database, 'local_user', 'user', user_id)
   if (group_id !== null) await mustExist(database, 'user_group', 'group', group_id)
   if (project_id !== null) await mustExist(database, 'project', 'project', project_id)
   if (domain_id !== null) await mustExist(database, 'domain', 'domain', domain_id)
 }
 
-const noSuchGrant = (params: Params) => notFound(`Could not find role assignment with role: ${params.role_id}.`)
+const grantNotFound = (params: Params) => notFound(`Could not find role assignment with role: ${params.role_id}.`)

@@ -4,7 +4,15 @@ import { execute, many, maybeOne } from '../../../database/query.js'
 import { type Fragment, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { badRequest, forbidden, notFound } from '../../../http/errors.js'
-import { type IdentityCall, type IdentityRoute, listForm, oneForm, route, type Service, selfOf } from '../../dialect.js'
+import {
+  type IdentityCall,
+  type IdentityRoute,
+  listForm,
+  oneForm,
+  route,
+  type Service,
+  selfUrl,
+} from '../../dialect.js'
 import { administrators, type Params, readers } from '../../policy.js'
 import { refreshTokens } from '../../tokens/effective-roles.js'
 import { lockRights, revokeApplicationTokensWithRole } from '../../tokens/revocation.js'
@@ -14,7 +22,7 @@ import { roles } from './roles.js'
 const implied = '/v3/roles/:prior_id/implies'
 const implication = `${implied}/:implied_id`
 
-/** Roles that bring other roles with them. */
+/** Roles that imply other roles. */
 export const impliedRoleRoutes: readonly IdentityRoute[] = [
   route({
     ...{ method: 'GET', path: '/v3/role_inferences', right: readers, group: 'roles', status: 200 },
@@ -30,7 +38,7 @@ export const impliedRoleRoutes: readonly IdentityRoute[] = [
   }),
   route({
     ...{ method: 'PUT', path: implication, right: administrators, group: 'roles', status: 201 },
-    summary: 'Let a role imply another',
+    summary: 'Make a role imply another',
     answer: oneForm('role_inference'),
     handle: imply,
   }),
@@ -47,8 +55,8 @@ export const impliedRoleRoutes: readonly IdentityRoute[] = [
   }),
   route({
     ...{ method: 'DELETE', path: implication, right: administrators, group: 'roles', status: 204 },
-    summary: 'Let a role imply another no more',
-    handle: implyNoMore,
+    summary: 'Stop a role from implying another',
+    handle: removeImplication,
   }),
 ]
 
@@ -67,7 +75,7 @@ async function listInferences({ database }: Service, call: IdentityCall): Promis
     prior_role: summary(call, prior),
     implies: pairs.filter(pair => pair.prior_role_id === id).map(pair => summary(call, pair.implied)),
   }))
-  return jsonAnswer(200, { role_inferences, links: { self: selfOf(call), previous: null, next: null } })
+  return jsonAnswer(200, { role_inferences, links: { self: selfUrl(call), previous: null, next: null } })
 }
 
 async function listImplied({ database }: Service, call: IdentityCall): Promise<Answer> {
@@ -76,7 +84,7 @@ async function listImplied({ database }: Service, call: IdentityCall): Promise<A
   const implied = await findRows(database, roles, sql`id IN (${ids})`)
   return jsonAnswer(200, {
     role_inference: { prior_role: summary(call, prior), implies: implied.map(role => summary(call, role)) },
-    links: { self: selfOf(call) },
+    links: { self: selfUrl(call) },
   })
 }
 
@@ -104,15 +112,15 @@ async function showImplication(service: Service, call: IdentityCall): Promise<An
 }
 
 async function checkImplication({ database }: Service, { params }: IdentityCall): Promise<Answer> {
-  const found = await maybeOne(database, sql`SELECT prior_role_id FROM implied_role WHERE ${isMeant(params)}`)
+  const found = await maybeOne(database, sql`SELECT prior_role_id FROM implied_role WHERE ${isImplication(params)}`)
   if (found === undefined) throw doesNotImply(params.prior_id!, params.implied_id!)
   return NO_CONTENT
 }
 
-async function implyNoMore({ database }: Service, { params }: IdentityCall): Promise<Answer> {
+async function removeImplication({ database }: Service, { params }: IdentityCall): Promise<Answer> {
   await inTransaction(database, async trx => {
     await lockRights(trx)
-    const removed = await execute(trx, sql`DELETE FROM implied_role WHERE ${isMeant(params)}`)
+    const removed = await execute(trx, sql`DELETE FROM implied_role WHERE ${isImplication(params)}`)
     if (removed === 0) throw doesNotImply(params.prior_id!, params.implied_id!)
     await refreshTokens(trx, { roleId: params.prior_id! })
     await revokeApplicationTokensWithRole(trx, params.prior_id!)
@@ -120,7 +128,8 @@ async function implyNoMore({ database }: Service, { params }: IdentityCall): Pro
   return NO_CONTENT
 }
 
-const isMeant = (params: Params) => sql`prior_role_id = ${params.prior_id!} AND implied_role_id = ${params.implied_id!}`
+const isImplication = (params: Params) =>
+  sql`prior_role_id = ${params.prior_id!} AND implied_role_id = ${params.implied_id!}`
 
 async function bothRoles(database: Knex, { params }: IdentityCall): Promise<{ prior: Row; implied: Row }> {
   return {
@@ -133,7 +142,7 @@ const doesNotImply = (prior: string, implied: string) => notFound(`${prior} does
 
 const present = (call: IdentityCall, prior: Row, implied: Row) => ({
   role_inference: { prior_role: summary(call, prior), implies: summary(call, implied) },
-  links: { self: selfOf(call) },
+  links: { self: selfUrl(call) },
 })
 
 const summary = (call: IdentityCall, role: Row) => ({

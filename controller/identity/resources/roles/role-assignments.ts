@@ -5,7 +5,7 @@ import { badRequest } from '../../../http/errors.js'
 import {
   type IdentityCall,
   type IdentityRoute,
-  listed,
+  listAnswer,
   listForm,
   queryParameter,
   route,
@@ -14,15 +14,15 @@ import {
 import { readers } from '../../policy.js'
 
 const FILTERS = [
-  queryParameter('user.id', 'Only those of this user.'),
-  queryParameter('group.id', 'Only those of this group.'),
-  queryParameter('role.id', 'Only those of this role.'),
-  queryParameter('scope.project.id', 'Only those on this project.'),
-  queryParameter('scope.domain.id', 'Only those on this domain.'),
-  queryParameter('scope.system', 'Only those on the system.'),
-  queryParameter('include_subtree', 'Also those on projects below the project.'),
-  queryParameter('effective', 'What they amount to: users instead of groups, and implied roles.'),
-  queryParameter('include_names', 'With the names of all that they refer to.'),
+  queryParameter('user.id', 'Return only assignments to this user.'),
+  queryParameter('group.id', 'Return only assignments to this group.'),
+  queryParameter('role.id', 'Return only assignments of this role.'),
+  queryParameter('scope.project.id', 'Return only assignments on this project.'),
+  queryParameter('scope.domain.id', 'Return only assignments on this domain.'),
+  queryParameter('scope.system', 'Return only assignments on the system.'),
+  queryParameter('include_subtree', 'Include assignments on the descendants of scope.project.id.'),
+  queryParameter('effective', 'Return effective assignments: users instead of groups, and implied roles.'),
+  queryParameter('include_names', 'Include the names of users, groups, roles, projects and domains.'),
 ]
 
 export const roleAssignmentRoutes: readonly IdentityRoute[] = [
@@ -38,15 +38,15 @@ export const roleAssignmentRoutes: readonly IdentityRoute[] = [
 type Assignment = {
   role_id: string
   role_name: string
-  /** The group by which the user has it, in an effective list. */
+  /** In an effective list, the group through which the user has the role. */
   via_group_id: string | null
-  /** The role that was assigned, when this one is only implied by it. */
+  /** The assigned role, if it implies this one. */
   prior_role_id: string | null
   user_id: string | null
   user_name: string | null
   group_id: string | null
   group_name: string | null
-  /** Domain of the user or group. */
+  /** The domain of the user or group. */
   actor_domain_id: string
   actor_domain_name: string
   project_id: string | null
@@ -57,11 +57,11 @@ type Assignment = {
   domain_name: string | null
 }
 
-// What was assigned, as it was assigned.
+// Role assignments as stored.
 const DIRECT = sql`
   SELECT role_id, user_id, group_id, project_id, domain_id, NULL AS via_group_id, NULL AS prior_role_id FROM assignment`
 
-// What it amounts to: groups replaced by their users, and implied roles added.
+// Effective role assignments: groups replaced by their users, and implied roles added.
 const EFFECTIVE = sql`
   SELECT role_id, user_id, NULL AS group_id, project_id, domain_id, via_group_id,
          nullif(assigned_role_id, role_id) AS prior_role_id FROM expanded`
@@ -81,7 +81,7 @@ const inSubtree = (project: string) => sql`a.project_id IN (
     SELECT id FROM project WHERE id = ${project} UNION SELECT p.id FROM project p JOIN tree t ON p.parent_id = t.id)
   SELECT id FROM tree)`
 
-/** Conditions by the query parameters that ask for them. */
+/** Query parameter -> condition. */
 const CONDITIONS: Readonly<Record<string, (value: string) => Fragment>> = {
   'user.id': id => sql`a.user_id = ${id}`,
   'group.id': id => sql`a.group_id = ${id}`,
@@ -125,14 +125,14 @@ async function listAssignments({ database }: Service, call: IdentityCall): Promi
        ORDER BY a.user_id, a.group_id, a.project_id, a.domain_id, a.role_id`),
   )
   const withNames = isSet(query('include_names'))
-  return listed(
+  return listAnswer(
     call,
     'role_assignments',
     rows.map(row => present(call, row, withNames)),
   )
 }
 
-/** `?effective`, `?effective=True` and `?effective=1` ask for it; `?effective=0` does not. */
+/** `?effective`, `?effective=True` and `?effective=1` set it; `?effective=0` does not. */
 const isSet = (value: string | undefined) => value !== undefined && !/^(0|false|no|off)$/i.test(value)
 
 function present(call: IdentityCall, row: Assignment, withNames: boolean): object {

@@ -9,7 +9,7 @@ import * as fields from '../fields.js'
 const create = z.looseObject({
   name: fields.name(255),
   description: fields.description.nullable().optional(),
-  domain_id: z.null('roles of one domain are not offered').optional(),
+  domain_id: z.null('domain-specific roles are not supported').optional(),
   options: fields.options.optional(),
 })
 

@@ -79,7 +79,7 @@ t.test('nothing is erased when an external Keystone cannot answer', async t => {
   const cases: [settings: Record<string, unknown>, words: RegExp][] = [
     [nobody, /cannot be reached/],
     [{ ...external, password: 'wrong' }, /does not accept the user admin/],
-    [{ ...external, username: 'demo', password: 'demo-pw', project_name: 'demo' }, /that takes the role admin/],
+    [{ ...external, username: 'demo', password: 'demo-pw', project_name: 'demo' }, /Give that user the role admin/],
   ]
   for (const [settings, words] of cases) {
     const said = await sync({ yes: true, force: true }, settings)

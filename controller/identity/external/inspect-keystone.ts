@@ -1,30 +1,30 @@
 import { clockSkewSeconds } from './clock-skew.js'
 import { connectToKeystone } from './connection.js'
 import type { ExternalIdentity } from './external-identity.js'
-import { credentialsWords, signInAtKeystone, VALIDATING_ROLES } from './sign-in.js'
+import { describeCredentials, signInAtKeystone, VALIDATING_ROLES } from './sign-in.js'
 import type { KeystoneToken } from './token-document.js'
 
 export type CatalogEntry = NonNullable<KeystoneToken['catalog']>[number]
 
-/** What our own user sees at a Keystone. */
+/** A Keystone as the service user sees it. */
 export type KeystoneView = {
-  /** Of the project on which our user signs in. */
+  /** The project on which the service user signs in. */
   projectId: string | null
-  /** False when it has none of the roles that Keystone asks for by default. */
+  /** Whether the service user has one of the roles that Keystone requires by default. */
   mayValidate: boolean
-  /** By which Keystone's clock is ahead of ours; null when it does not tell. */
+  /** By which Keystone's clock is ahead of this machine's; null if it sends no date. */
   clockSkewSeconds: number | null
   catalog: CatalogEntry[]
-  /** Which user that is, and by which settings. */
+  /** Describes the service user and the settings that define it. */
   user: string
 }
 
 /**
- * Signs in once, changing nothing.
- * @throws ServiceUserRefused when Keystone does not take the credentials
- * @throws IdentityAway when it does not answer as it should
+ * Signs in once and changes nothing.
+ * @throws ServiceUserRefused if Keystone rejects the credentials
+ * @throws IdentityAway if it does not answer as it should
  */
-export async function lookAtKeystone(identity: ExternalIdentity): Promise<KeystoneView> {
+export async function inspectKeystone(identity: ExternalIdentity): Promise<KeystoneView> {
   const connection = connectToKeystone(identity)
   try {
     const { document, date } = await signInAtKeystone(connection, identity.credentials, { withCatalog: true })
@@ -33,7 +33,7 @@ export async function lookAtKeystone(identity: ExternalIdentity): Promise<Keysto
       mayValidate: document.roles?.some(({ name }) => VALIDATING_ROLES.includes(name.toLowerCase())) ?? false,
       clockSkewSeconds: clockSkewSeconds(date),
       catalog: document.catalog ?? [],
-      user: credentialsWords(identity.credentials),
+      user: describeCredentials(identity.credentials),
     }
   } finally {
     connection.close()
