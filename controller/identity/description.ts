@@ -49,7 +49,7 @@ const TEXTS: DescriptionTexts<AnyRoute> = {
   description: 'Log in with POST /v3/auth/tokens; all other operations require the token. Lists are not paginated.',
   groups: {
     auth: 'Tokens, and the scopes available to their users.',
-    users: 'Users can log in.',
+    users: 'Accounts that can log in.',
     projects: 'Projects own the objects of all services.',
     domains: 'Domains contain users, groups and projects.',
     roles: 'Roles determine what users may do. A role may imply others.',

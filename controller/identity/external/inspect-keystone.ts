@@ -12,7 +12,7 @@ export type KeystoneView = {
   projectId: string | null
   /** Whether the service user has one of the roles that Keystone requires by default. */
   mayValidate: boolean
-  /** By which Keystone's clock is ahead of this machine's; null if it sends no date. */
+  /** Seconds by which Keystone's clock is ahead of this machine's; null if it sends no date. */
   clockSkewSeconds: number | null
   catalog: CatalogEntry[]
   /** Describes the service user and the settings that define it. */

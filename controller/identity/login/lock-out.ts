@@ -16,7 +16,7 @@ export type LockOut = {
   /** The user who has logged in like this before, unless failures locked the login since; else undefined. */
   knownUser: (login: Login) => string | undefined
   /**
-   * Whether the login is of no user known at its source, and `attempts` logins from its site have failed, each within
+   * Whether the login's user is not known at its source and `attempts` logins from its site have failed, each within
    * the longest pause of the one before.
    */
   isSuspect: (login: Login) => boolean
