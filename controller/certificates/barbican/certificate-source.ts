@@ -1,5 +1,5 @@
 import { ApiError, badRequest, FloodError } from '../../http/errors.js'
-import { IdentityAway } from '../../identity/external/identity-away.js'
+import { IdentityUnavailable } from '../../identity/external/identity-unavailable.js'
 import type { Logger } from '../../log/log.js'
 import { createFairQueue } from '../../process/fair-queue.js'
 import { createQueues } from '../../process/in-turn.js'
@@ -74,7 +74,7 @@ export function createBarbicanSource(options: BarbicanOptions): CertificateSourc
       const leave = await within(queue.enter([project, user]), limits.checkSeconds, () => tooMany(project))
       return checkItems(items, { client, serviceUser, token }, options.inspector, limits)
         .catch(error => {
-          if (!(error instanceof KeyManagerUnavailable || error instanceof IdentityAway)) throw error
+          if (!(error instanceof KeyManagerUnavailable || error instanceof IdentityUnavailable)) throw error
           log.warn(`Cannot check certificate references: ${error.message}`)
           throw unavailable('The key manager does not answer, so certificate references cannot be checked')
         })
@@ -110,7 +110,7 @@ async function within(turn: Promise<() => void>, seconds: number, refusal: () =>
   })
 }
 
-/** @returns the unusable references, in the order of the items @throws KeyManagerUnavailable, IdentityAway */
+/** @returns the unusable references, in the order of the items @throws KeyManagerUnavailable, IdentityUnavailable */
 async function checkItems(
   items: readonly Item[],
   readerOptions: Omit<ReaderOptions, 'signal'>,

@@ -7,7 +7,7 @@ import { readReference, type Target } from './reference.js'
 /** One reference to inspect. */
 export type Item = {
   ref: string
-  /** @throws UnusableReference, KeyManagerUnavailable, IdentityAway */
+  /** @throws UnusableReference, KeyManagerUnavailable, IdentityUnavailable */
   load: (reader: Reader) => Promise<Material>
 }
 

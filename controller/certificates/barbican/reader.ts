@@ -6,9 +6,9 @@ import type { ServiceUser } from './service-user.js'
 
 /** Reads for one request: first with the caller's rights, then as our service user. */
 export type Reader = {
-  /** The payload of a secret. @throws UnusableReference, KeyManagerUnavailable, IdentityAway */
+  /** The payload of a secret. @throws UnusableReference, KeyManagerUnavailable, IdentityUnavailable */
   payload: (target: Target) => Promise<Buffer>
-  /** The secrets of a certificate container by name. @throws UnusableReference, KeyManagerUnavailable, IdentityAway */
+  /** The secrets of a certificate container by name. @throws UnusableReference, KeyManagerUnavailable, IdentityUnavailable */
   parts: (target: Target) => Promise<ReadonlyMap<string, Target>>
 }
 

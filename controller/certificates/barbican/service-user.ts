@@ -4,13 +4,13 @@ import type { Logger } from '../../log/log.js'
 
 /** The user that reads what load balancers refer to. */
 export type ServiceUser = {
-  /** @throws IdentityAway */
+  /** @throws IdentityUnavailable */
   signedIn: () => Promise<{ token: string; userId: string }>
   /** Drops a token that the key manager rejected: the next call signs in again. */
   discard: (token: string) => void
 }
 
-/** Keeps the user signed in. @param signIn signs in at the identity service; throws IdentityAway */
+/** Keeps the user signed in. @param signIn signs in at the identity service; throws IdentityUnavailable */
 export function createServiceUser(signIn: () => Promise<SignedIn>, log: Logger): ServiceUser {
   let userId = ''
   const session = createServiceSession(async () => {

@@ -1,7 +1,7 @@
 import { bootstrapIdentity } from '../../identity/bootstrap.js'
 import type { ExternalIdentity } from '../../identity/external/external-identity.js'
 import { externalIdentity } from '../../identity/external/external-identity.js'
-import { IdentityAway, ServiceUserRefused } from '../../identity/external/identity-away.js'
+import { IdentityUnavailable, ServiceUserRefused } from '../../identity/external/identity-unavailable.js'
 import { inspectKeystone } from '../../identity/external/inspect-keystone.js'
 import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../../network/bootstrap.js'
 import { networkDriver } from '../../network/drivers.js'
@@ -73,7 +73,7 @@ async function ownersAtKeystone(external: ExternalIdentity): Promise<Owners | { 
     return projectId === null ? { away: 'Krater’s user has no project in Keystone' } : { serviceProjectId: projectId }
   } catch (error) {
     if (error instanceof ServiceUserRefused) throw refusalError(external.url, error)
-    if (error instanceof IdentityAway) return { away: error.message }
+    if (error instanceof IdentityUnavailable) return { away: error.message }
     throw error
   }
 }

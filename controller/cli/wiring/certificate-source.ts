@@ -4,7 +4,7 @@ import type { CertificateSource } from '../../certificates/certificate-source.js
 import { connectToKeystone } from '../../identity/external/connection.js'
 import type { ServiceCredentials } from '../../identity/external/external-identity.js'
 import { externalIdentity } from '../../identity/external/external-identity.js'
-import { IdentityAway } from '../../identity/external/identity-away.js'
+import { IdentityUnavailable } from '../../identity/external/identity-unavailable.js'
 import { signInAtKeystone } from '../../identity/external/sign-in.js'
 import type { Logger } from '../../log/log.js'
 import { readPem } from '../../options/pem-file.js'
@@ -51,10 +51,10 @@ export function openCertificateSource({ directory, config }: Instance, log: Logg
   }
 }
 
-/** The service user that the first start creates for load balancers. @throws IdentityAway before the first start */
+/** The service user that the first start creates for load balancers. @throws IdentityUnavailable before the first start */
 function ownCredentials(directory: string): ServiceCredentials {
   const passwords = readPasswords(directory)
-  if (passwords === null) throw new IdentityAway(`${directory} holds no password for the user octavia`)
+  if (passwords === null) throw new IdentityUnavailable(`${directory} holds no password for the user octavia`)
   return {
     method: 'password',
     username: 'octavia',

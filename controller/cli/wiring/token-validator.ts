@@ -1,7 +1,7 @@
 import type { Database } from '../../database/connection.js'
 import type { TokenValidator } from '../../identity/caller.js'
 import { externalIdentity } from '../../identity/external/external-identity.js'
-import { IdentityAway, ServiceUserRefused } from '../../identity/external/identity-away.js'
+import { IdentityUnavailable, ServiceUserRefused } from '../../identity/external/identity-unavailable.js'
 import { createExternalValidator } from '../../identity/external/validator.js'
 import { databaseTokenValidator } from '../../identity/tokens/validator.js'
 import type { Logger } from '../../log/log.js'
@@ -31,7 +31,7 @@ export async function openTokenValidation(
   const { validate, signIn, close } = createExternalValidator(external, log)
   await signIn().catch(error => {
     if (error instanceof ServiceUserRefused) throw refusalError(external.url, error)
-    if (!(error instanceof IdentityAway)) throw error
+    if (!(error instanceof IdentityUnavailable)) throw error
     log.warn(`The APIs answer 503 until Keystone is available: ${error.message}`)
   })
   return { validator: () => validate, close }

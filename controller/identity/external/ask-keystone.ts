@@ -1,6 +1,6 @@
 import { z } from 'zod'
 import type { Connection, KeystoneAnswer } from './connection.js'
-import { IdentityAway } from './identity-away.js'
+import { IdentityUnavailable } from './identity-unavailable.js'
 import type { ServiceSession } from './service-session.js'
 import { hasAccessRules, type KeystoneToken, readTokenDocument } from './token-document.js'
 
@@ -18,7 +18,7 @@ export type AskOptions = {
  * Asks Keystone, as the service user, whether a token is valid.
  * @param allowExpired accept a token that expired recently
  * @returns null if the token is invalid; includes the catalogue if the token has access rules
- * @throws IdentityAway if Keystone gives no verdict
+ * @throws IdentityUnavailable if Keystone gives no verdict
  */
 export async function askKeystone(
   options: AskOptions,
@@ -50,7 +50,7 @@ async function validate(options: AskOptions, token: string, query: readonly stri
   if (answer.status === 404 && notFoundSchema.safeParse(answer.body).success) return null
   const document = answer.status === 200 ? readTokenDocument(answer.body) : null
   if (document !== null) return document
-  throw new IdentityAway(describeFailure(answer))
+  throw new IdentityUnavailable(describeFailure(answer))
 }
 
 function describeFailure({ status }: KeystoneAnswer): string {

@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http'
 import { setTimeout as delay } from 'node:timers/promises'
 import { AnswerTooLarge, createExchange, NotConnected, transportErrorText } from '../../http/exchange.js'
 import type { ExternalIdentity } from './external-identity.js'
-import { IdentityAway } from './identity-away.js'
+import { IdentityUnavailable } from './identity-unavailable.js'
 
 export type KeystoneRequest = { method: 'GET' | 'POST'; path: string; headers?: Record<string, string>; body?: object }
 
@@ -10,7 +10,7 @@ export type KeystoneRequest = { method: 'GET' | 'POST'; path: string; headers?: 
 export type KeystoneAnswer = { status: number; headers: IncomingHttpHeaders; body: unknown }
 
 export type Connection = {
-  /** `path` is relative to the URL that ends in /v3. @throws IdentityAway if no complete answer arrives in time */
+  /** `path` is relative to the URL that ends in /v3. @throws IdentityUnavailable if no complete answer arrives in time */
   send: (request: KeystoneRequest) => Promise<KeystoneAnswer>
   close: () => void
 }
@@ -34,7 +34,7 @@ export function connectToKeystone(
   let unreachable: { until: number; reason: string } | null = null
 
   const send = async ({ method, path, headers = {}, body }: KeystoneRequest): Promise<KeystoneAnswer> => {
-    if (unreachable !== null && performance.now() < unreachable.until) throw new IdentityAway(unreachable.reason)
+    if (unreachable !== null && performance.now() < unreachable.until) throw new IdentityUnavailable(unreachable.reason)
     const signal = AbortSignal.timeout(identity.requestTimeoutSeconds * 1000)
     const request = { method, path, headers, body, maxAnswerBytes: MAX_ANSWER_BYTES }
     for (let attempt = 1; ; attempt++) {
@@ -43,14 +43,15 @@ export function connectToKeystone(
         unreachable = null
         return { status: answer.status, headers: answer.headers, body: parseJson(answer.bytes.toString('utf8')) }
       } catch (error) {
-        if (error instanceof AnswerTooLarge) throw new IdentityAway(`Keystone at ${identity.url} ${error.message}`)
+        if (error instanceof AnswerTooLarge)
+          throw new IdentityUnavailable(`Keystone at ${identity.url} ${error.message}`)
         const timedOut = signal.aborted
         const reason = timedOut
           ? `Keystone at ${identity.url} did not answer within ${identity.requestTimeoutSeconds} s`
           : `Keystone at ${identity.url} cannot be reached: ${transportErrorText(error)}`
         if (timedOut || attempt === MAX_ATTEMPTS) {
           if (error instanceof NotConnected) unreachable = { until: performance.now() + UNREACHABLE_MS, reason }
-          throw new IdentityAway(reason)
+          throw new IdentityUnavailable(reason)
         }
         await delay(FIRST_BACKOFF_MS * 2 ** (attempt - 1), undefined, { signal }).catch(() => undefined)
       }

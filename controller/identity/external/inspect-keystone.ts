@@ -22,7 +22,7 @@ export type KeystoneView = {
 /**
  * Signs in once and changes nothing.
  * @throws ServiceUserRefused if Keystone rejects the credentials
- * @throws IdentityAway if it does not answer as it should
+ * @throws IdentityUnavailable if it does not answer as it should
  */
 export async function inspectKeystone(identity: ExternalIdentity): Promise<KeystoneView> {
   const connection = connectToKeystone(identity)

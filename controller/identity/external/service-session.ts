@@ -1,9 +1,9 @@
 import type { Logger } from '../../log/log.js'
-import { ServiceUserRefused } from './identity-away.js'
+import { ServiceUserRefused } from './identity-unavailable.js'
 import { type SignedIn, VALIDATING_ROLES } from './sign-in.js'
 
 export type ServiceSession = {
-  /** A token of the service user that is not about to expire. @throws IdentityAway */
+  /** A token of the service user that is not about to expire. @throws IdentityUnavailable */
   token: () => Promise<string>
   /** Keystone did not accept this token: the next call signs in again. */
   discard: (token: string) => void

@@ -1,6 +1,6 @@
 import type { Connection } from './connection.js'
 import type { ServiceCredentials } from './external-identity.js'
-import { IdentityAway, ServiceUserRefused } from './identity-away.js'
+import { IdentityUnavailable, ServiceUserRefused } from './identity-unavailable.js'
 import { type KeystoneToken, readTokenDocument } from './token-document.js'
 
 /** The roles that may validate other users' tokens, by Keystone's default policy. */
@@ -17,7 +17,7 @@ export type SignedIn = {
  * Signs in at Keystone as the service user.
  * @param withCatalog whether the document includes the catalogue
  * @throws ServiceUserRefused if Keystone rejects the credentials
- * @throws IdentityAway if it does not answer as it should
+ * @throws IdentityUnavailable if it does not answer as it should
  */
 export async function signInAtKeystone(
   connection: Connection,
@@ -33,11 +33,11 @@ export async function signInAtKeystone(
     throw new ServiceUserRefused(`Keystone does not accept ${describeCredentials(credentials)}`)
   }
   if (answer.status !== 201)
-    throw new IdentityAway(`Keystone answered the service user’s sign-in with status ${answer.status}`)
+    throw new IdentityUnavailable(`Keystone answered the service user’s sign-in with status ${answer.status}`)
   const token = answer.headers['x-subject-token']
   const document = readTokenDocument(answer.body)
   if (typeof token !== 'string' || document === null) {
-    throw new IdentityAway(
+    throw new IdentityUnavailable(
       'The answer to the service user’s sign-in contains no token. Check that identity.external_url is a Keystone',
     )
   }

@@ -8,7 +8,7 @@ import { askKeystone } from './ask-keystone.js'
 import { createClockWatch } from './clock-skew.js'
 import { connectToKeystone, MAX_CONNECTIONS } from './connection.js'
 import type { ExternalIdentity } from './external-identity.js'
-import { IdentityAway } from './identity-away.js'
+import { IdentityUnavailable } from './identity-unavailable.js'
 import { createServiceSession } from './service-session.js'
 import { signInAtKeystone } from './sign-in.js'
 import { createTokenCache } from './token-cache.js'
@@ -16,7 +16,7 @@ import { callerOfToken } from './token-document.js'
 
 export type ExternalValidator = {
   validate: TokenValidator
-  /** Signs in immediately, so that wrong settings show at startup. @throws IdentityAway */
+  /** Signs in immediately, so that wrong settings show at startup. @throws IdentityUnavailable */
   signIn: () => Promise<void>
   close: () => void
 }
@@ -85,7 +85,7 @@ export function createExternalValidator(identity: ExternalIdentity, log: Logger)
     validate: async (token, { allowExpired = false, place = NO_PLACE } = {}) => {
       if (!TOKEN.test(token)) return null
       const caller = await find({ token, allowExpired, place }).catch(error => {
-        if (!(error instanceof IdentityAway)) throw error
+        if (!(error instanceof IdentityUnavailable)) throw error
         report.failed(error)
         throw new ApiError(503, 'Identity temporarily unavailable.')
       })
@@ -107,11 +107,12 @@ const createValidationQueue = ({ requestTimeoutSeconds }: ExternalIdentity): Fai
     maxWaiting: MAX_WAITING,
     maxWaitingPerLane: MAX_WAITING_PER_LANE,
     maxWaitMilliseconds: requestTimeoutSeconds * 1000,
-    refusal: (_, reason) => new IdentityAway(`Keystone does not keep up with the tokens to validate (${reason})`),
+    refusal: (_, reason) =>
+      new IdentityUnavailable(`Keystone does not keep up with the tokens to validate (${reason})`),
   })
 
 /** Logs failures at intervals, and the recovery. */
-function createReport(log: Logger): { failed: (error: IdentityAway) => void; answered: () => void } {
+function createReport(log: Logger): { failed: (error: IdentityUnavailable) => void; answered: () => void } {
   let last: { message: string; at: number } | null = null
   return {
     failed: ({ message }) => {

@@ -3,7 +3,7 @@ import type { Database } from '../../../database/connection.js'
 import { many } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
-import { IdentityAway } from '../../../identity/external/identity-away.js'
+import { IdentityUnavailable } from '../../../identity/external/identity-unavailable.js'
 import { findExistingProjects } from '../../../identity/external/projects.js'
 import { eraseProject } from '../../../key-manager/erase-project.js'
 import { type HeldProject, listHeldProjects } from '../../../key-manager/held-projects.js'
@@ -89,7 +89,7 @@ async function existingProjects(instance: Instance, ids: readonly string[]): Pro
   const external = externalIdentity(instance.config)
   if (external !== null) {
     return findExistingProjects(external, ids).catch(error => {
-      throw error instanceof IdentityAway ? new OperatorError(`${error.message}. Nothing was erased.`) : error
+      throw error instanceof IdentityUnavailable ? new OperatorError(`${error.message}. Nothing was erased.`) : error
     })
   }
   const identity = openDatabase(instance, 'identity', 'key-manager sync-projects')

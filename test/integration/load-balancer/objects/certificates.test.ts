@@ -6,7 +6,7 @@ import {
   createBarbicanSource,
 } from '../../../../controller/certificates/barbican/certificate-source.js'
 import { createServiceUser } from '../../../../controller/certificates/barbican/service-user.js'
-import { IdentityAway } from '../../../../controller/identity/external/identity-away.js'
+import { IdentityUnavailable } from '../../../../controller/identity/external/identity-unavailable.js'
 import { callerOf, FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { at, type Json, type Reply } from '../../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
@@ -34,7 +34,7 @@ const { log, text: logged } = recordLog()
 let signIns = 0
 let identityAway = false
 const serviceUser = createServiceUser(async () => {
-  if (identityAway) throw new IdentityAway('Keystone is asleep')
+  if (identityAway) throw new IdentityUnavailable('Keystone is asleep')
   const now = new Date()
   const named = { id: SERVICE_USER, name: 'octavia', domain: { id: 'default', name: 'Default' } }
   const document = {
