@@ -38,7 +38,7 @@ async function checkTables(database: Database, schema: string, known: ReadonlySe
       return fault(about, `written by a newer Krater (${newer.join(', ')})`, 'start that version, or restore a backup')
     }
     const pending = known.size - applied.length
-    if (pending > 0) return fault(about, `${pending} migrations are missing`, 'krater db migrate')
+    if (pending > 0) return fault(about, `${pending} migrations are missing`, 'run `krater db migrate`')
     return ok(about, `reachable, ${applied.length} migrations applied`)
   } catch (error) {
     const reason = error instanceof AggregateError ? error.errors.map(String).join('; ') : String(error)

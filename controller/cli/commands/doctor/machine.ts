@@ -25,7 +25,7 @@ export async function checkDisk({ directory }: Instance): Promise<Finding[]> {
 const CONTAINER =
   'in a container this needs --privileged, or CAP_SYS_ADMIN and CAP_NET_ADMIN; the kernel may also lack it'
 
-const USER_NAMESPACES = `if it is 0, run sysctl -w user.max_user_namespaces=65536; ${CONTAINER}`
+const USER_NAMESPACES = `if user.max_user_namespaces is 0, run sysctl -w user.max_user_namespaces=65536; ${CONTAINER}`
 
 /** Tries the kernel features that amphorae and networks need, in a temporary namespace. */
 export async function checkKernel(): Promise<Finding[]> {

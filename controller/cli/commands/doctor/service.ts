@@ -36,7 +36,11 @@ export async function checkService({ config }: Instance, running: readonly RunRe
   return [
     ok('processes', processes),
     ...missing.map(([name, command]) =>
-      fault('processes', `${name} is not running on this machine`, `start krater ${command}, unless it runs elsewhere`),
+      fault(
+        'processes',
+        `${name} is not running on this machine`,
+        `run \`krater ${command}\`, unless it runs elsewhere`,
+      ),
     ),
     ...answers,
   ]
