@@ -10,11 +10,11 @@ import { encodePem } from '../../x509/encoding/pem.js'
 import { acceptedType } from '../certificate-authorities/accept.js'
 import { LIVE_AUTHORITY, storeAuthority } from '../certificate-authorities/authority.js'
 import { AUTHORITY_JSON } from '../certificate-authorities/authority-json.js'
-import { backendOf } from '../certificate-authorities/backends.js'
-import { asBadRequest, usableName } from '../certificate-authorities/bad-request.js'
+import { findBackend } from '../certificate-authorities/backends.js'
+import { asBadRequest, parseSubjectDn } from '../certificate-authorities/bad-request.js'
 import { deleteAuthorities } from '../certificate-authorities/delete-authorities.js'
 import { requireAuthority, requireNamedAuthority } from '../certificate-authorities/find-authority.js'
-import { addToList, deletingFromList, prefer, removeFromList } from '../certificate-authorities/project-list.js'
+import { addToList, deleteListed, prefer, removeFromList } from '../certificate-authorities/project-list.js'
 import { idInReference, missing } from '../ids.js'
 import { queryText } from '../input.js'
 import { quotaReached } from '../rights.js'
@@ -237,9 +237,9 @@ async function listAuthorities(
 async function createSubordinate(service: ApiService, call: Call<z.output<typeof newSubordinate>>): Promise<Answer> {
   const body = await call.body()
   const { projectId, userId: creatorId } = call.caller
-  const subject = usableName(body.subject_dn)
+  const subject = parseSubjectDn(body.subject_dn)
   const parent = await requireNamedAuthority(service.database, projectId, idInReference(body.parent_ca_ref) ?? '')
-  const { createSubordinate: create } = backendOf(service.caBackends, parent.pluginName)
+  const { createSubordinate: create } = findBackend(service.caBackends, parent.pluginName)
   if (create === null) throw badRequest('The parent CA makes no certificate authorities.')
   await requireRoom(service, projectId)
   const { name, description = null } = body
@@ -304,7 +304,7 @@ async function sendChain({ database }: ApiService, call: Call): Promise<Answer> 
 
 async function sendRevocationList({ database, caBackends }: ApiService, call: Call): Promise<Answer> {
   const { id, pluginName } = await requireAuthority(database, call.caller.projectId, call.params.id)
-  const crl = await backendOf(caBackends, pluginName).revocationList(id)
+  const crl = await findBackend(caBackends, pluginName).revocationList(id)
   if (crl === null) throw notFound('The certificate authority has no revocation list.')
   const type = acceptedType(call.header('Accept'), [CRL_TYPE, PEM_FILE, 'text/plain'])
   return type === null || type === CRL_TYPE ? sent(CRL_TYPE, crl) : sent(type, encodePem('X509 CRL', crl))
@@ -377,7 +377,7 @@ async function deleteAuthority({ database }: ApiService, call: Call): Promise<An
   const { projectId } = call.caller
   const { id, ownerId } = await requireAuthority(database, projectId, call.params.id)
   if (ownerId === null) throw forbidden('Only certificate authorities of the project can be deleted.')
-  const deletion = deletingFromList(database, projectId, id, trx => deleteAuthorities(trx, { id }, actorIn(call)))
+  const deletion = deleteListed(database, projectId, id, trx => deleteAuthorities(trx, { id }, actorIn(call)))
   await deletion.catch(error => {
     if (sqlState(error) === '23503') throw conflict('There are certificate authorities below this one.')
     throw error

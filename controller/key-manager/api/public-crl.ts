@@ -1,7 +1,7 @@
 import type { Answer } from '../../api/answer.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import { backendOf } from '../certificate-authorities/backends.js'
+import { findBackend } from '../certificate-authorities/backends.js'
 import { CRL_ROUTE } from '../certificate-authorities/crl-url.js'
 import { isId, missing } from '../ids.js'
 import { type ApiService, openRoute } from './dialect.js'
@@ -34,7 +34,7 @@ async function sendPublicList({ database, caBackends }: ApiService, name: string
         sql<{ pluginName: string }>`SELECT plugin_name AS "pluginName" FROM certificate_authority WHERE id = ${id}`,
       )
     : undefined
-  const crl = authority === undefined ? null : await backendOf(caBackends, authority.pluginName).revocationList(id)
+  const crl = authority === undefined ? null : await findBackend(caBackends, authority.pluginName).revocationList(id)
   if (crl === null) throw missing('Revocation list')
   return {
     status: 200,

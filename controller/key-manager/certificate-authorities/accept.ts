@@ -1,5 +1,5 @@
-/** Ranges of an Accept header that admit something; all of it when there is none. */
-const rangesOf = (accept: string): string[] =>
+/** Media ranges of an Accept header, without those of weight 0. */
+const acceptedRanges = (accept: string): string[] =>
   accept
     .split(',')
     .filter(range => !/;\s*q=0(\.0*)?\s*(;|$)/i.test(range))
@@ -7,13 +7,13 @@ const rangesOf = (accept: string): string[] =>
     .filter(range => range !== '')
 
 /**
- * The first of the types that an Accept header admits, whatever weights it gives; null when it admits none of them. Pure.
- * @param accept '' when there is no such header
+ * The first of `types` that an Accept header accepts, ignoring other weights; null if it accepts none. Pure.
+ * @param accept '' if there is no such header, which accepts every type
  */
 export function acceptedType<Type extends string>(accept: string, types: readonly [Type, ...Type[]]): Type | null {
-  const ranges = rangesOf(accept)
+  const ranges = acceptedRanges(accept)
   if (ranges.length === 0) return types[0]
-  const admits = (type: string) =>
+  const accepts = (type: string) =>
     ranges.includes('*/*') || ranges.includes(type) || ranges.includes(`${type.split('/')[0]}/*`)
-  return types.find(admits) ?? null
+  return types.find(accepts) ?? null
 }

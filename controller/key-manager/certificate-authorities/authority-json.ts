@@ -1,7 +1,9 @@
 import { sql } from '../../database/sql.js'
+
 /**
- * SQL of the JSON record of a CA (alias a), as text; `base.url` is the root of the API, `asking.project` the project that asks. A CA is preferred when a
- * certificate order of the project that names no CA goes to it by choice: its own, or, when it has none, everybody's.
+ * SQL of the JSON record of a CA (alias a), as text. `base.url` is the root of the API, `asking.project` the
+ * project of the caller. `preferred` marks the CA that the project prefers or, without such a choice, the CA
+ * preferred globally.
  */
 export const AUTHORITY_JSON = sql`json_build_object(
     'ca_id', a.id, 'created', iso_time(a.created_at), 'updated', iso_time(a.updated_at), 'status', 'ACTIVE',

@@ -11,20 +11,20 @@ import { quotaReached } from '../rights.js'
 import type { Service } from '../service.js'
 import type { NewAuthority } from './ca-backend.js'
 
-/** A CA (alias a) whose certificate is still valid; others are as if they did not exist. */
+/** SQL: whether the certificate of a CA (alias a) has not expired. Expired CAs are treated as missing. */
 export const LIVE_AUTHORITY = sql`(a.expiration IS NULL OR a.expiration > now())`
 
-/** What a CA's sealed key is bound to. */
+/** Encryption context of a CA's sealed key. */
 export const authorityKeyContext = (id: string): string => `certificate authority ${id}`
 
 /**
- * Stores a CA with the record of what its parent has signed for it, and its audit record, in one statement; a CA that its back end already
- * knows stays as it is.
- * @throws ApiError 403 when the project's quota of CAs is reached, 400 when the parent was deleted meanwhile
+ * Stores a CA, its certificate among those its parent issued, and its audit record, in one statement. An
+ * existing CA of the back end stays unchanged.
+ * @throws ApiError 403 if the project's quota of CAs is reached, 400 if the parent was deleted meanwhile
  */
 export async function storeAuthority(service: Service, authority: NewAuthority, actor: Actor): Promise<void> {
   const { keyring } = service
-  // Keys of the service itself are under a project without a name.
+  // The service's own keys belong to the project ''.
   const owner = authority.projectId ?? ''
   const outcome = await underActiveKey(keyring, owner, async () => {
     const der = authority.key?.export({ format: 'der', type: 'pkcs8' })
@@ -65,7 +65,7 @@ async function insertAuthority(
        INSERT INTO certificate_authority (id, project_id, creator_id, parent_id, plugin_name, plugin_ca_id, name, description,
               subject_dn, certificate, serial, chain, pkcs7, project_key_id, sealed_key, expiration, created_at, updated_at)
        SELECT ${id}::uuid, ${projectId}, ${creatorId}, ${parentId}::uuid, ${pluginName}, ${pluginCaId}, ${name}, ${description},
-              ${subjectDn}, ${certificate}, ${serial}, ${chain}, ${pkcs7Of(chain)}, ${key}::uuid,
+              ${subjectDn}, ${certificate}, ${serial}, ${chain}, ${encodePkcs7(chain)}, ${key}::uuid,
               ${sealed?.ciphertext ?? null}::bytea, ${expiration}::timestamptz, now(), now()
          FROM allowed WHERE fits AND key_active
        ON CONFLICT (plugin_name, plugin_ca_id) DO NOTHING RETURNING id, parent_id),
@@ -86,4 +86,4 @@ async function insertAuthority(
 
 const FOREIGN_KEY_VIOLATION = '23503'
 
-const pkcs7Of = (chain: string): string => encodePem('PKCS7', writeCertificateBag(certificatesIn(chain)))
+const encodePkcs7 = (chain: string): string => encodePem('PKCS7', writeCertificateBag(certificatesIn(chain)))

@@ -4,21 +4,21 @@ import type { DistinguishedName } from '../../x509/encoding/distinguished-name.j
 import type { RevocationReason } from '../../x509/revocation-list.js'
 import type { Service } from '../service.js'
 
-/** What CAs work with. A back end with settings of its own adds them. */
+/** What CA back ends work with; each adds its own settings. */
 export type CaService = Service & {
   config: {
-    /** Where clients reach the API, for the URLs of revocation lists. */
+    /** URL where clients reach the API, for the URLs of revocation lists. */
     public_url?: string | undefined
   }
 }
 
-/** A certificate as its CA hands it out. */
+/** A certificate as its CA returns it. */
 export type IssuedCertificate = {
-  /** The CA that has signed: the one that was asked, or the project's own below it. */
+  /** The CA that signed: the requested one, or the project's own CA below it. */
   caId: string
-  /** As PEM. */
+  /** PEM. */
   certificate: string
-  /** PEM of what a TLS server sends after it: the CAs between it and the root, its own first; '' when the root itself has signed. */
+  /** PEM of the CAs between the certificate and the root, its issuer first; '' if the root signed it. */
   intermediates: string
   /** 32 hexadecimal digits. */
   serial: string
@@ -28,17 +28,17 @@ export type IssuedCertificate = {
 
 export type IssueOutcome =
   | { kind: 'issued'; issued: IssuedCertificate }
-  /** The CA has taken the request and wants to be asked again. */
+  /** The CA accepted the request; ask again later. */
   | { kind: 'pending'; seconds: number; message: string }
-  /** The CA will never sign this; `reason` is for the tenant. */
+  /** The CA refuses for good; `reason` is for the tenant. */
   | { kind: 'rejected'; reason: string }
-  /** The CA cannot be reached, or cannot use its key, at the moment. */
+  /** The CA is unreachable, or cannot use its key now. */
   | { kind: 'unavailable'; message: string }
 
-/** A new CA as its back end has made it, to be stored. */
+/** A new CA, ready to be stored. */
 export type NewAuthority = {
   id: string
-  /** Null for a CA that every project may use. */
+  /** Null if every project may use it. */
   projectId: string | null
   creatorId: string | null
   parentId: string | null
@@ -48,12 +48,12 @@ export type NewAuthority = {
   description: string | null
   subjectDn: string
   certificate: string
-  /** PEM of its certificate and those above it up to the root. */
+  /** PEM of its certificate and all above it, including the root. */
   chain: string
-  /** When its certificate ends. */
+  /** When its certificate expires. */
   expiration: Date
   serial: string
-  /** Null for a back end that keeps its keys to itself. */
+  /** Null if the back end does not hand out its keys. */
   key: KeyObject | null
 }
 
@@ -68,20 +68,20 @@ export type SubordinateRequest = {
 
 export type RevokeOutcome = 'revoked' | 'already revoked' | 'unknown'
 
-/** What signs certificates: the internal CA, or one that somebody else runs. */
+/** Signs certificates: the internal CA or an external one. */
 export type CaBackend = {
   /** The plugin_name of its CAs. */
   name: string
-  /** Makes its CAs known; safe to repeat and to run in several processes at once. */
+  /** Registers its CAs; idempotent, also when several processes run it at once. */
   prepare: () => Promise<void>
-  /** @param projectId whose order it is */
+  /** @param projectId owner of the order */
   issue: (caId: string, projectId: string, request: CertificateRequest, signal: AbortSignal) => Promise<IssueOutcome>
   /**
-   * Null when it makes no CAs for projects. Stores nothing.
-   * @throws InvalidX509 when the parent does not allow such a CA
+   * Null if the back end creates no CAs for projects. Stores nothing.
+   * @throws InvalidX509 if the parent does not allow such a CA
    */
   createSubordinate: ((request: SubordinateRequest) => Promise<NewAuthority>) | null
-  /** DER of the CA's revocation list in force; null when there is none. */
+  /** DER of the CA's current revocation list; null if there is none. */
   revocationList: (caId: string) => Promise<Buffer | null>
   revoke: (caId: string, serial: string, reason: RevocationReason) => Promise<RevokeOutcome>
 }

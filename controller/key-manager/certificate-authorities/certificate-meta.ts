@@ -9,17 +9,17 @@ import { parseBody } from '../input.js'
 import type { ParsedMeta } from '../orders/key-meta.js'
 import type { Requester } from '../rights.js'
 import type { Service } from '../service.js'
-import { asBadRequest, usableName } from './bad-request.js'
+import { asBadRequest, parseSubjectDn } from './bad-request.js'
 import { requireNamedAuthority } from './find-authority.js'
 import { requireStoredKey } from './stored-key.js'
 
 const text = z.string().max(255, 'must have at most 255 characters').nullish()
-const refused = (why: string) => z.undefined(why).optional()
+const refused = (reason: string) => z.undefined(reason).optional()
 
-/** The meta is stored as it is, and shown to the whole project. */
-const UNPROTECTED = 'is not supported: store it as a secret of the container that holds the private key'
+/** The meta is stored in clear and shown to the whole project, so it must not hold a passphrase. */
+const UNPROTECTED = 'is not supported: store it as a secret in the container of the private key'
 
-/** Members for other back ends may come as well; they are kept and shown again. */
+/** Keeps unknown members, which may be meant for other back ends. */
 const certificateMeta = z.looseObject({
   name: text,
   request_type: z
@@ -37,60 +37,60 @@ const certificateMeta = z.looseObject({
   requestor_email: text,
   requestor_phone: text,
   extensions: refused('is not supported'),
-  payload: refused('must not be given: the certificate authority makes it'),
+  payload: refused('must not be given: the certificate authority creates it'),
   passphrase: refused(UNPROTECTED),
   pass_phrase: refused(UNPROTECTED),
-  private_key: refused('must not be given: keys are stored as secrets, and named by container_ref'),
+  private_key: refused('must not be given: store the key as a secret and name its container in container_ref'),
 })
 
 type CertificateMeta = z.output<typeof certificateMeta>
 
-/** What an order of a certificate asks for. */
-export type CertificateWish = { name: string | null; caId: string | null } & (
+/** The content of a certificate order. */
+export type CertificateSpec = { name: string | null; caId: string | null } & (
   | { form: 'new key'; subjectDn: string; algorithm: PairAlgorithm; bits: number }
   | { form: 'stored key'; subjectDn: string; containerId: string }
-  /** `requestData` is a certificate request as `decodeRequest` reads it; it is for the CA to miss it. */
+  /** `requestData` is a certificate request for `decodeRequest`; if it is missing, the CA refuses the order. */
   | { form: 'request'; requestData: string | null }
 )
 
 const DEFAULT_BITS: Readonly<Record<'rsa' | 'ec', number>> = { rsa: 2048, ec: 256 }
 
 /**
- * Reads the meta of an order of a certificate. Pure.
- * @throws ApiError 400 for what is no such order
+ * Parses the meta of a certificate order. Pure.
+ * @throws ApiError 400 for invalid meta
  */
-export function certificateWishOf(value: unknown): CertificateWish {
-  return wishOf(parseBody(certificateMeta, value, 'meta of the order'))
+export function parseCertificateSpec(value: unknown): CertificateSpec {
+  return specFromMeta(parseBody(certificateMeta, value, 'meta of the order'))
 }
 
-function wishOf(meta: CertificateMeta): CertificateWish {
-  const common = { name: meta.name ?? null, caId: meta.ca_id ? caIdOf(meta.ca_id) : null }
-  if (meta.profile && common.caId === null) throw badRequest('A profile needs the ca_id of the CA that knows it.')
+function specFromMeta(meta: CertificateMeta): CertificateSpec {
+  const common = { name: meta.name ?? null, caId: meta.ca_id ? caIdFrom(meta.ca_id) : null }
+  if (meta.profile && common.caId === null) throw badRequest('A profile also needs the ca_id of its CA.')
   const type = meta.request_type ?? 'custom'
   if (type === 'stored-key') {
     const containerId = idInReference(required(meta, 'container_ref'))
-    if (containerId === null) throw badRequest('The container_ref names no container.')
+    if (containerId === null) throw badRequest('The container_ref is not a reference to a container.')
     return { ...common, form: 'stored key', containerId, subjectDn: required(meta, 'subject_dn') }
   }
-  // OpenStack's client sends no algorithm with the subject that it is given.
+  // OpenStack's client sends a subject without an algorithm.
   const isForNewKey = Boolean(meta.algorithm || meta.subject_dn) && !meta.request_data && !meta.container_ref
   if (type === 'custom' && isForNewKey) {
     const algorithm = meta.algorithm || 'rsa'
-    return { ...common, form: 'new key', subjectDn: required(meta, 'subject_dn'), ...newKeyOf(meta, algorithm) }
+    return { ...common, form: 'new key', subjectDn: required(meta, 'subject_dn'), ...newKeySpec(meta, algorithm) }
   }
   const requestData = type === 'simple-cmc' ? required(meta, 'request_data') : meta.request_data || null
   return { ...common, form: 'request', requestData }
 }
 
-const caIdOf = (given: string): string => idInReference(given) ?? given
+const caIdFrom = (given: string): string => idInReference(given) ?? given
 
 function required(meta: CertificateMeta, member: 'container_ref' | 'subject_dn' | 'request_data'): string {
   const value = meta[member]
   if (value) return value
-  throw badRequest(`The meta of an order of this kind of certificate must hold ${member}.`)
+  throw badRequest(`The meta of this kind of certificate order needs ${member}.`)
 }
 
-function newKeyOf({ bit_length, curve }: CertificateMeta, named: string): { algorithm: PairAlgorithm; bits: number } {
+function newKeySpec({ bit_length, curve }: CertificateMeta, named: string): { algorithm: PairAlgorithm; bits: number } {
   const algorithm = parsePairAlgorithm(named)
   if (algorithm !== 'rsa' && algorithm !== 'ec')
     throw badRequest('The algorithm of a certificate order must be rsa or ec.')
@@ -98,26 +98,26 @@ function newKeyOf({ bit_length, curve }: CertificateMeta, named: string): { algo
   const bits = bit_length ?? bitsOfCurve ?? DEFAULT_BITS[algorithm]
   if (!supportsLength(algorithm, bits)) throw badRequest(`Keys of ${bits} bits are not supported for ${algorithm}.`)
   if (curve && algorithm === 'ec' && bitsOfCurve !== bits) {
-    throw badRequest(`The curve ${curve} is not known, or has not ${bits} bits.`)
+    throw badRequest(`The curve ${curve} is unknown or does not have ${bits} bits.`)
   }
   return { algorithm, bits }
 }
 
 /**
- * @param requestData a certificate request: base64 of its PEM or DER, or the PEM itself, as OpenStack's client sends the file that it is given
+ * @param requestData a certificate request: base64 of its PEM or DER, or the PEM itself, as OpenStack's client sends it
  * @throws InvalidX509
  */
 export function decodeRequest(requestData: string | null): CertificateRequest {
-  if (requestData === null) throw new InvalidX509('There is no request_data to certify.')
+  if (requestData === null) throw new InvalidX509('The meta of the order has no request_data.')
   const bytes = requestData.includes('-----BEGIN') ? Buffer.from(requestData) : decodeBase64(requestData)
   if (bytes === null) throw new InvalidX509('The request_data is neither PEM nor base64.')
   return readCertificateRequest(bytes)
 }
 
 /**
- * Checks the meta of a new order of a certificate: its shape, and whether what it names is there and the caller may use it.
- * @returns the meta as it is to be stored
- * @throws ApiError 400 for what cannot be carried out, 403 for a CA or a container that the caller may not use
+ * Validates the meta of a new certificate order: its form, and that the caller may use the CA and the container in it.
+ * @returns the meta to store
+ * @throws ApiError 400 for invalid meta or missing objects, 403 for a CA or container that the caller may not use
  */
 export async function parseCertificateMeta(
   service: Service,
@@ -125,12 +125,12 @@ export async function parseCertificateMeta(
   value: unknown,
 ): Promise<ParsedMeta<Readonly<Record<string, unknown>>>> {
   const meta = parseBody(certificateMeta, value, 'meta of the order')
-  const wish = wishOf(meta)
-  if (wish.form !== 'request') usableName(wish.subjectDn)
-  else if (meta.request_type === 'simple-cmc') requireReadable(wish.requestData)
-  else requireNoPrivateKey(wish.requestData)
-  if (wish.caId !== null) await requireUsableAuthority(service, who, wish.caId)
-  if (wish.form === 'stored key') await requireStoredKey(service, who, wish.containerId)
+  const spec = specFromMeta(meta)
+  if (spec.form !== 'request') parseSubjectDn(spec.subjectDn)
+  else if (meta.request_type === 'simple-cmc') requireReadable(spec.requestData)
+  else refusePrivateKey(spec.requestData)
+  if (spec.caId !== null) await requireUsableAuthority(service, who, spec.caId)
+  if (spec.form === 'stored key') await requireStoredKey(service, who, spec.containerId)
   return { meta, expiration: null, passphrase: null }
 }
 
@@ -142,11 +142,14 @@ function requireReadable(requestData: string | null): void {
   }
 }
 
-/** Tools write private key and request into one file: what is no request is for the CA to miss, but a key must not be stored in clear. */
-function requireNoPrivateKey(requestData: string | null): void {
+/**
+ * Tools may write private key and request into one file. The CA checks the request later, but a key must not
+ * be stored in clear.
+ */
+function refusePrivateKey(requestData: string | null): void {
   const texts = [requestData ?? '', decodeBase64(requestData ?? '')?.toString('latin1') ?? '']
   if (texts.some(text => text.includes('PRIVATE KEY-----'))) {
-    throw badRequest('The request_data holds a private key; send the certificate request alone.')
+    throw badRequest('The request_data contains a private key; send only the certificate request.')
   }
 }
 

@@ -16,30 +16,33 @@ import { CryptoUnavailable } from '../crypto/backend.js'
 import { generateKeyPair } from '../crypto/key-pair.js'
 import { actorOf } from '../orders/order.js'
 import type { MadeSecret, Order, OrderExecutor, OrderOutcome } from '../orders/outcome.js'
-import { backendOf } from './backends.js'
+import { findBackend } from './backends.js'
 import type { CaBackend, CaService, IssuedCertificate } from './ca-backend.js'
-import { type CertificateWish, certificateWishOf, decodeRequest } from './certificate-meta.js'
+import { type CertificateSpec, decodeRequest, parseCertificateSpec } from './certificate-meta.js'
 import { defaultAuthority, requireNamedAuthority } from './find-authority.js'
 import { openStoredKey, type StoredKey } from './stored-key.js'
 
-/** Until a CA that is away is asked again. */
+/** Pause before an unavailable CA is asked again. */
 const RETRY_SECONDS = 300
 
-/** The key that a certificate is for, as far as this service has it. */
+/** A certificate request and, if this service has the private key, where the key comes from. */
 type OrderedKey = { request: CertificateRequest; made: MadeSecret | null; stored: StoredKey | null }
 
-/** Carries out orders of certificates: makes or reads the key when it is to be had here, writes the request, and asks the CA. */
+/**
+ * Executes certificate orders: makes or reads the private key unless the order has a request, writes the
+ * request and asks the CA.
+ */
 export function certificateOrderExecutor(service: CaService, backends: readonly CaBackend[]): OrderExecutor {
   return async (order, signal) => {
     try {
-      const wish = certificateWishOf(order.meta)
-      const authority = await authorityFor(service, order, wish.caId)
-      if (authority === null) return later('There is no certificate authority yet.')
-      const key = await keyFor(service, order, wish)
+      const spec = parseCertificateSpec(order.meta)
+      const authority = await findAuthority(service, order, spec.caId)
+      if (authority === null) return retryLater('There is no certificate authority yet.')
+      const key = await findKey(service, order, spec)
       if (key === null) {
-        return { ...invalid('The private key may not be used any more.'), statusCode: '403' }
+        return { ...invalidOrder('The creator of the order may no longer use the private key.'), statusCode: '403' }
       }
-      const outcome = await backendOf(backends, authority.pluginName).issue(
+      const outcome = await findBackend(backends, authority.pluginName).issue(
         authority.id,
         order.projectId,
         key.request,
@@ -47,7 +50,7 @@ export function certificateOrderExecutor(service: CaService, backends: readonly 
       )
       switch (outcome.kind) {
         case 'issued':
-          return made(order, wish, key, outcome.issued)
+          return issuedOutcome(order, spec, key, outcome.issued)
         case 'pending':
           return {
             kind: 'later',
@@ -58,68 +61,69 @@ export function certificateOrderExecutor(service: CaService, backends: readonly 
         case 'rejected':
           return { kind: 'failed', statusCode: '400', reason: outcome.reason, subStatus: 'cert_invalid_operation' }
         case 'unavailable':
-          return later(outcome.message)
+          return retryLater(outcome.message)
       }
     } catch (error) {
-      if (error instanceof InvalidX509) return invalid(error.message)
-      if (error instanceof ApiError && error.status === 400) return invalid(error.message)
-      if (error instanceof ApiError && error.status === 403) return { ...invalid(error.message), statusCode: '403' }
-      if (error instanceof CryptoUnavailable) return later('Keys cannot be used at the moment.')
+      if (error instanceof InvalidX509) return invalidOrder(error.message)
+      if (error instanceof ApiError && error.status === 400) return invalidOrder(error.message)
+      if (error instanceof ApiError && error.status === 403)
+        return { ...invalidOrder(error.message), statusCode: '403' }
+      if (error instanceof CryptoUnavailable) return retryLater('Keys are temporarily unavailable.')
       throw error
     }
   }
 }
 
-const invalid = (reason: string) =>
+const invalidOrder = (reason: string) =>
   ({ kind: 'failed', statusCode: '400', reason, subStatus: 'cert_data_invalid' }) satisfies OrderOutcome
 
-const later = (subStatusMessage: string): OrderOutcome => ({
+const retryLater = (subStatusMessage: string): OrderOutcome => ({
   kind: 'later',
   seconds: RETRY_SECONDS,
   subStatus: 'cert_ca_unavail_for_issue',
   subStatusMessage,
 })
 
-const authorityFor = ({ database }: CaService, { projectId }: Order, caId: string | null) =>
+const findAuthority = ({ database }: CaService, { projectId }: Order, caId: string | null) =>
   caId === null ? defaultAuthority(database, projectId) : requireNamedAuthority(database, projectId, caId)
 
-/** Null when the creator of the order may not use the stored key any more. @throws InvalidX509 */
-async function keyFor(service: CaService, order: Order, wish: CertificateWish): Promise<OrderedKey | null> {
-  switch (wish.form) {
+/** Null if the creator of the order may no longer use the stored key. @throws InvalidX509 */
+async function findKey(service: CaService, order: Order, spec: CertificateSpec): Promise<OrderedKey | null> {
+  switch (spec.form) {
     case 'request':
-      return { request: decodeRequest(wish.requestData), made: null, stored: null }
+      return { request: decodeRequest(spec.requestData), made: null, stored: null }
     case 'stored key': {
-      const stored = await openStoredKey(service, order, wish.containerId)
-      return stored === null ? null : { request: requestFor(wish.subjectDn, stored.key), made: null, stored }
+      const stored = await openStoredKey(service, order, spec.containerId)
+      return stored === null ? null : { request: createRequest(spec.subjectDn, stored.key), made: null, stored }
     }
     case 'new key': {
-      const { privateKey } = await generateKeyPair(wish.algorithm, wish.bits)
-      const made = secretOf(wish, 'private_key', 'private', privateKey, {
-        algorithm: wish.algorithm,
-        bitLength: wish.bits,
+      const { privateKey } = await generateKeyPair(spec.algorithm, spec.bits)
+      const made = newSecret(spec, 'private_key', 'private', privateKey, {
+        algorithm: spec.algorithm,
+        bitLength: spec.bits,
       })
-      return { request: requestFor(wish.subjectDn, createPrivateKey(privateKey)), made, stored: null }
+      return { request: createRequest(spec.subjectDn, createPrivateKey(privateKey)), made, stored: null }
     }
   }
 }
 
-/** A request of ours; today's clients look for a server's name among the alternative names only, so it goes there as well. */
-function requestFor(subjectDn: string, key: KeyObject): CertificateRequest {
+/** A new request. Clients check only subject alternative names, so a host in the common name is added to them. */
+function createRequest(subjectDn: string, key: KeyObject): CertificateRequest {
   const subject = parseDistinguishedName(subjectDn)
   const commonName = subject.flat().find(({ type }) => type === COMMON_NAME)?.value
   return readCertificateRequest(
-    writeCertificateRequest(subject, key, commonName === undefined ? [] : hostIn(commonName)),
+    writeCertificateRequest(subject, key, commonName === undefined ? [] : hostName(commonName)),
   )
 }
 
 const COMMON_NAME = '2.5.4.3'
 
-function hostIn(commonName: string): GeneralName[] {
+function hostName(commonName: string): GeneralName[] {
   if (isIP(commonName) !== 0) return [{ kind: 'ip', value: commonName }]
   return isDnsName(commonName) ? [{ kind: 'dns', value: commonName }] : []
 }
 
-function secretOf(
+function newSecret(
   { name }: { name: string | null },
   role: string,
   secretType: MadeSecret['secretType'],
@@ -134,10 +138,10 @@ function secretOf(
   }
 }
 
-/** The container of an order: what a listener that terminates TLS needs, as far as this service has it. */
-function made(
+/** The container of an order: what a listener needs to terminate TLS, as far as this service has it. */
+function issuedOutcome(
   order: Order,
-  wish: CertificateWish,
+  spec: CertificateSpec,
   key: OrderedKey,
   { caId, certificate, intermediates, serial, subjectDn, notAfter }: IssuedCertificate,
 ): OrderOutcome {
@@ -145,18 +149,18 @@ function made(
   const copies = parts
     .filter(({ foreign }) => foreign)
     .map(({ role, payload, contentType }) => ({
-      ...secretOf(wish, role, role === 'private_key' ? 'private' : 'passphrase', payload),
+      ...newSecret(spec, role, role === 'private_key' ? 'private' : 'passphrase', payload),
       contentType,
     }))
   return {
     kind: 'made',
     secrets: [
-      secretOf(wish, 'certificate', 'certificate', certificate),
-      ...(intermediates === '' ? [] : [secretOf(wish, 'intermediates', 'certificate', intermediates)]),
+      newSecret(spec, 'certificate', 'certificate', certificate),
+      ...(intermediates === '' ? [] : [newSecret(spec, 'intermediates', 'certificate', intermediates)]),
       ...(key.made === null ? [] : [key.made]),
       ...copies,
     ],
-    container: { name: wish.name, type: 'certificate' },
+    container: { name: spec.name, type: 'certificate' },
     references: parts.filter(({ foreign }) => !foreign).map(({ role, secretId }) => ({ role, secretId })),
     subStatus: 'cert_generated',
     subStatusMessage: 'The certificate has been issued.',

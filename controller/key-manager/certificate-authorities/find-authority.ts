@@ -9,12 +9,13 @@ import { LIVE_AUTHORITY } from './authority.js'
 export type FoundAuthority = {
   id: string
   pluginName: string
-  /** Null: every project may use it. */
+  /** Null if every project may use it. */
   ownerId: string | null
-  /** Whether the project has a list of the CAs that it uses, and this one is on it. */
+  /** Whether this CA is on the project's list of CAs. */
   listed: boolean
+  /** Whether the project has such a list. */
   hasList: boolean
-  /** The preferred one of the project's list. */
+  /** Whether it is the preferred CA of that list. */
   preferred: boolean
 }
 
@@ -23,8 +24,8 @@ const COLUMNS = sql`a.id, a.plugin_name AS "pluginName", a.project_id AS "ownerI
   coalesce(p.preferred, false) AS preferred,
   EXISTS (SELECT FROM project_certificate_authority q WHERE q.project_id = asking.project) AS "hasList"`
 
-/** CAs, with what the project that asks has made of them. */
-const seenBy = (
+/** SQL: CAs joined with a project's list. */
+const authoritiesFor = (
   projectId: string,
 ): Fragment => sql`FROM (SELECT ${projectId}::text AS project) asking CROSS JOIN certificate_authority a
   LEFT JOIN project_certificate_authority p ON p.project_id = asking.project AND p.ca_id = a.id`
@@ -32,17 +33,17 @@ const seenBy = (
 async function selectAuthority(database: Knex, projectId: string, id: string): Promise<FoundAuthority | undefined> {
   return maybeOne(
     database,
-    sql<FoundAuthority>`SELECT ${COLUMNS} ${seenBy(projectId)} WHERE a.id = ${id} AND ${LIVE_AUTHORITY}`,
+    sql<FoundAuthority>`SELECT ${COLUMNS} ${authoritiesFor(projectId)} WHERE a.id = ${id} AND ${LIVE_AUTHORITY}`,
   )
 }
 
 const isForeign = ({ ownerId }: FoundAuthority, projectId: string): boolean => ownerId !== null && ownerId !== projectId
 
-const OF_ANOTHER_PROJECT = 'The certificate authority belongs to another project.'
+const FOREIGN = 'The certificate authority belongs to another project.'
 
 /**
- * The CA that a path names.
- * @throws ApiError 404; 403 for that of another project
+ * The CA in a path.
+ * @throws ApiError 404 if there is none, 403 if it belongs to another project
  */
 export async function requireAuthority(
   database: Knex,
@@ -51,30 +52,30 @@ export async function requireAuthority(
 ): Promise<FoundAuthority> {
   const found = await selectAuthority(database, projectId, requireId(id, 'Certificate authority'))
   if (found === undefined) throw missing('Certificate authority')
-  if (isForeign(found, projectId)) throw forbidden(OF_ANOTHER_PROJECT)
+  if (isForeign(found, projectId)) throw forbidden(FOREIGN)
   return found
 }
 
 /**
- * The CA that a body names.
- * @throws ApiError 400 when there is none, 403 for that of another project
+ * The CA in a body.
+ * @throws ApiError 400 if there is none, 403 if it belongs to another project
  */
 export async function requireNamedAuthority(database: Knex, projectId: string, id: string): Promise<FoundAuthority> {
   const found = isId(id) ? await selectAuthority(database, projectId, id) : undefined
   if (found === undefined) throw badRequest('The certificate authority does not exist.')
-  if (isForeign(found, projectId)) throw forbidden(OF_ANOTHER_PROJECT)
+  if (isForeign(found, projectId)) throw forbidden(FOREIGN)
   return found
 }
 
 /**
- * The CA that signs for a project when it names none: its preferred one, else the one that is preferred for all, else the first that every
- * project may use.
+ * The CA for orders without a ca_id: the project's preferred one, else the globally preferred one, else the
+ * oldest that every project may use.
  */
 export async function defaultAuthority(database: Knex, projectId: string): Promise<FoundAuthority | null> {
   const found = await maybeOne(
     database,
     sql<FoundAuthority>`
-     SELECT ${COLUMNS} ${seenBy(projectId)} WHERE ${LIVE_AUTHORITY} AND (p.preferred OR a.project_id IS NULL)
+     SELECT ${COLUMNS} ${authoritiesFor(projectId)} WHERE ${LIVE_AUTHORITY} AND (p.preferred OR a.project_id IS NULL)
       ORDER BY coalesce(p.preferred, false) DESC, a.global_preferred DESC, a.created_at, a.id LIMIT 1`,
   )
   return found ?? null

@@ -7,8 +7,8 @@ import { missing } from '../ids.js'
 
 type ListedAuthority = { caId: string; preferred: boolean }
 
-/** Runs a change of the list of CAs that a project uses; changes of the same list take turns. */
-async function changing<Result>(
+/** Changes a project's list of CAs. Changes of the same list run one after the other. */
+async function changeList<Result>(
   database: Database,
   projectId: string,
   change: (trx: Transaction, list: readonly ListedAuthority[]) => Promise<Result>,
@@ -25,9 +25,9 @@ async function changing<Result>(
   })
 }
 
-const isOn = (list: readonly ListedAuthority[], caId: string): boolean => list.some(listed => listed.caId === caId)
+const isListed = (list: readonly ListedAuthority[], caId: string): boolean => list.some(listed => listed.caId === caId)
 
-/** Once a CA is deleted it cannot be put on a list. */
+/** @throws ApiError 404 if the CA was deleted meanwhile */
 async function add(trx: Transaction, projectId: string, caId: string, preferred: boolean): Promise<void> {
   const added = await execute(
     trx,
@@ -37,29 +37,29 @@ async function add(trx: Transaction, projectId: string, caId: string, preferred:
   if (added === 0) throw missing('Certificate authority')
 }
 
-/** Puts a CA on the project's list; the first one is preferred. One that is there already stays. */
+/** Adds a CA to the project's list, unless it is there; the first CA becomes the preferred one. */
 export const addToList = (database: Database, projectId: string, caId: string): Promise<void> =>
-  changing(database, projectId, async (trx, list) => {
-    if (!isOn(list, caId)) await add(trx, projectId, caId, list.length === 0)
+  changeList(database, projectId, async (trx, list) => {
+    if (!isListed(list, caId)) await add(trx, projectId, caId, list.length === 0)
   })
 
-/** @throws ApiError 404 when it is not there, 409 when it is preferred to others */
+/** @throws ApiError 404 if the CA is not on the list, 409 if it is the preferred one of several */
 export const removeFromList = (database: Database, projectId: string, caId: string): Promise<void> =>
-  changing(database, projectId, async (trx, list) => {
-    if (!isOn(list, caId)) throw missing('Certificate authority on the list of the project')
-    requireDispensable(list, caId)
+  changeList(database, projectId, async (trx, list) => {
+    if (!isListed(list, caId)) throw missing('Certificate authority on the list of the project')
+    requireRemovable(list, caId)
     await execute(
       trx,
       sql`DELETE FROM project_certificate_authority WHERE project_id = ${projectId} AND ca_id = ${caId}`,
     )
   })
 
-/** Prefers a CA; on an empty list it is put. @throws ApiError 400 when it is not on the list */
+/** Makes a CA the preferred one, and adds it if the list is empty. @throws ApiError 400 if it is not on the list */
 export const prefer = (database: Database, projectId: string, caId: string): Promise<void> =>
-  changing(database, projectId, async (trx, list) => {
+  changeList(database, projectId, async (trx, list) => {
     if (list.length === 0) return add(trx, projectId, caId, true)
-    if (!isOn(list, caId)) throw badRequest('The certificate authority is not on the list of the project.')
-    // One after the other: at no instant may two be preferred.
+    if (!isListed(list, caId)) throw badRequest('The certificate authority is not on the list of the project.')
+    // In two steps, because a unique index allows only one preferred CA.
     await execute(trx, sql`UPDATE project_certificate_authority SET preferred = false WHERE project_id = ${projectId}`)
     await execute(
       trx,
@@ -67,22 +67,20 @@ export const prefer = (database: Database, projectId: string, caId: string): Pro
     )
   })
 
-/** Runs a deletion of a CA of the project while the list stands still. @throws ApiError 409 when it is preferred to others */
-export const deletingFromList = <Result>(
+/** Deletes a CA of the project while its list is locked. @throws ApiError 409 if it is the preferred one of several */
+export const deleteListed = <Result>(
   database: Database,
   projectId: string,
   caId: string,
   remove: (trx: Transaction) => Promise<Result>,
 ): Promise<Result> =>
-  changing(database, projectId, async (trx, list) => {
-    requireDispensable(list, caId)
+  changeList(database, projectId, async (trx, list) => {
+    requireRemovable(list, caId)
     return remove(trx)
   })
 
-function requireDispensable(list: readonly ListedAuthority[], caId: string): void {
+function requireRemovable(list: readonly ListedAuthority[], caId: string): void {
   if (list.length > 1 && list.some(listed => listed.caId === caId && listed.preferred)) {
-    throw conflict(
-      'The certificate authority is the preferred one of the project, and there are others: prefer another one first.',
-    )
+    throw conflict('The certificate authority is the preferred one of the project. Make another one preferred first.')
   }
 }

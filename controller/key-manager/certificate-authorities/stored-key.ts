@@ -18,19 +18,22 @@ const ROLES = ['private_key', 'private_key_passphrase'] as const
 
 type Role = (typeof ROLES)[number]
 
-/** One secret of a container with a private key. */
+/** One secret of a container, with the container's access rules. */
 type Part = Target &
   KeyRow & {
     role: Role
     id: string
     contentType: string
     ciphertext: Buffer | null
-    /** The ACLs of secret and container are those of the time when the order was accepted. One that was taken away leaves only `updated_at` to tell. */
+    /**
+     * Whether the ACLs of secret and container are those at the time the order was accepted. A removed ACL
+     * shows only in `updated_at`.
+     */
     unchanged: boolean
     container: Target
   }
 
-/** The private key of a container, and what there is of a passphrase; the container's type decides whether there are any. */
+/** The private key and passphrase, if any, of a container of type rsa. */
 async function findParts(database: Knex, containerId: string, orderId: string | null): Promise<readonly Part[]> {
   return many(
     database,
@@ -48,11 +51,11 @@ async function findParts(database: Knex, containerId: string, orderId: string | 
   )
 }
 
-const NO_KEY = 'The container_ref names no container of type rsa with a private key.'
+const NO_KEY = 'The container_ref does not refer to a container of type rsa with a private key.'
 
 /**
- * Whether a caller may use the private key of a container of type rsa.
- * @throws ApiError 400 when there is no such key, 403 when the caller may not see the container or read one of its secrets
+ * Checks that a caller may use the private key of a container of type rsa.
+ * @throws ApiError 400 if there is no such key, 403 if the caller may not see the container or read one of its secrets
  */
 export async function requireStoredKey(
   { database, config }: Service,
@@ -71,20 +74,19 @@ export async function requireStoredKey(
 export type StoredPart = {
   role: Role
   secretId: string
-  /** Its payload as it was stored. */
   payload: Buffer
   contentType: string
-  /** A secret of another project, which an ACL lets the order's creator read. */
+  /** Whether another project owns the secret, which an ACL lets the order's creator read. */
   foreign: boolean
 }
 
 export type StoredKey = { key: KeyObject; parts: readonly StoredPart[] }
 
 /**
- * Opens the private key that an order names. What the creator was allowed when the order was accepted still holds, unless an ACL has changed since: then
- * the creator must be allowed it without an administrator's rights.
- * @returns null when the creator may not use it any more
- * @throws InvalidX509 when it is gone or cannot be read
+ * Opens the stored private key of an order. The creator's rights at acceptance still hold unless an ACL has
+ * changed since; then the creator must be allowed without an administrator's rights.
+ * @returns null if the creator may no longer use it
+ * @throws InvalidX509 if it was deleted or cannot be read
  */
 export async function openStoredKey(
   { database, keyring, config }: Service,
@@ -101,7 +103,7 @@ export async function openStoredKey(
   const parts = await Promise.all(
     found.map(async (part): Promise<StoredPart> => {
       if (part.ciphertext === null) throw new InvalidX509('A secret of the container has no payload.')
-      // Whatever becomes of the order: what is read is on record before it is used.
+      // Recorded before the payload is read, whatever the outcome of the order.
       await recordAudit(database, actorOf({ projectId, creatorId }), {
         action: 'secret.payload.read',
         outcome: 'success',

@@ -2,7 +2,7 @@ import 'reflect-metadata'
 import { X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { configurationSchema } from '../../../controller/config/schema.js'
-import { constraintsOf } from '../../../controller/key-manager/certificate-authorities/internal/name-constraints.js'
+import { projectConstraints } from '../../../controller/key-manager/certificate-authorities/internal/name-constraints.js'
 import { randomSerial, readCaCertificate } from '../../../controller/x509/certificate.js'
 import { readCertificateRequest, writeCertificateRequest } from '../../../controller/x509/certificate-request.js'
 import {
@@ -51,7 +51,7 @@ t.test('OpenSSL enforces our name constraints', async t => {
   const policy = policyOf({ project_names: ['a=shop.example', 'b=other.example'] })
   const root = authority('CN=Root', p256, 2, null)
   const certified = (project: string, ...names: GeneralName[]) => {
-    const below = authority(`CN=Project ${project}`, keyOf('P-384'), 0, root, [constraintsOf(policy, project)])
+    const below = authority(`CN=Project ${project}`, keyOf('P-384'), 0, root, [projectConstraints(policy, project)])
     const leaf = issue(writeCertificateRequest(parseDistinguishedName('O=x'), p256, names), below)
     return openssl([
       'verify',
@@ -82,7 +82,7 @@ t.test('a project keeps its own names below another project’s name', async t =
   })
   const root = authority('CN=Root', p256, 2, null)
   const certified = (project: string, name: GeneralName) => {
-    const below = authority(`CN=Project ${project}`, keyOf('P-384'), 0, root, [constraintsOf(policy, project)])
+    const below = authority(`CN=Project ${project}`, keyOf('P-384'), 0, root, [projectConstraints(policy, project)])
     const leaf = issue(writeCertificateRequest(parseDistinguishedName('O=x'), p256, [name]), below)
     const files = ['-CAfile', fileOf(root.pem), '-untrusted', fileOf(below.pem), fileOf(leaf)]
     return openssl(['verify', '-x509_strict', ...files])

@@ -22,9 +22,9 @@ const KEYS: Readonly<Record<Settings['key'], [algorithm: PairAlgorithm, bits: nu
 export type MadeAuthority = { key: KeyObject; certificate: string; serial: string; notAfter: Date }
 
 /**
- * A new key with a certificate for a CA.
- * @param issuer null for a root, which signs its own
- * @param constraints the extension of its name constraints, if it has any
+ * Makes a key and a certificate for a new CA.
+ * @param issuer null for a root, which is self-signed
+ * @param constraints the name constraints extension, or empty
  */
 export async function makeAuthority(
   subject: Asn1,

@@ -15,30 +15,33 @@ import { storeAuthority } from '../authority.js'
 import type { CaBackend, IssueOutcome, NewAuthority, SubordinateRequest } from '../ca-backend.js'
 import { crlUrlOf } from '../crl-url.js'
 import { makeAuthority } from './authority-certificate.js'
-import { constraintsOf } from './name-constraints.js'
-import { refusalOfNames } from './name-policy.js'
+import { projectConstraints } from './name-constraints.js'
+import { namePolicyRefusal } from './name-policy.js'
 import type { InternalCaService } from './options.js'
 import { endEntityExtensions } from './profiles.js'
-import { revocationListOf, revokeCertificate } from './revocation.js'
+import { currentRevocationList, revokeCertificate } from './revocation.js'
 import { openAuthority } from './signing-authority.js'
 import { validityWithin } from './validity.js'
 
 const NAME = 'internal'
 const ROOT = 'root'
-/** How many CAs may stand below the root one after the other. */
+/** Levels of CAs allowed below the root. */
 const ROOT_PATH_LENGTH = 5
 
-/** The CA of Krater itself: one root for all, and whatever CAs projects make below it. Their keys are sealed like secrets. */
+/**
+ * Krater's own CA: one root for all projects, and the CAs that projects create below it. Their keys are
+ * sealed like secrets.
+ */
 export const createInternalCa = (service: InternalCaService): CaBackend => ({
   name: NAME,
   prepare: () => ensureRoot(service),
   issue: (caId, projectId, request) => issue(service, caId, projectId, request),
   createSubordinate: request => createSubordinate(service, request),
-  revocationList: caId => revocationListOf(service, caId),
+  revocationList: caId => currentRevocationList(service, caId),
   revoke: (caId, serial, reason) => revokeCertificate(service, caId, serial, reason),
 })
 
-/** Makes the root at the first start. Of several processes that try at once one stores its root, and the others take it. */
+/** Creates the root at the first start. If several processes try at once, one stores its root and the others use it. */
 async function ensureRoot(service: InternalCaService): Promise<void> {
   const { database, config } = service
   if ((await findByName(database, ROOT)) !== undefined) return
@@ -63,7 +66,7 @@ async function ensureRoot(service: InternalCaService): Promise<void> {
   await storeAuthority(service, authority, { userId: null, projectId: null, requestId: null, remoteAddress: null })
 }
 
-/** The CA that signs when a CA is asked for a project: the project's own instead of the root, if that is the operator's wish. */
+/** The CA that signs for a project: with project_cas, the project's own CA instead of the root. */
 async function signerFor(service: InternalCaService, caId: string, projectId: string): Promise<string> {
   if (!service.config.certificate_authority.project_cas) return caId
   const named = await maybeOne(
@@ -73,7 +76,7 @@ async function signerFor(service: InternalCaService, caId: string, projectId: st
   return named?.pluginCaId === ROOT ? projectAuthority(service, caId, projectId) : caId
 }
 
-/** The CA of a project, which is made at its first certificate. Of several processes that try at once one stores it. */
+/** The CA of a project, created for its first certificate. If several processes try at once, one stores its CA. */
 async function projectAuthority(service: InternalCaService, rootId: string, projectId: string): Promise<string> {
   const pluginCaId = `project ${projectId}`
   const known = await findByName(service.database, pluginCaId)
@@ -88,7 +91,7 @@ async function projectAuthority(service: InternalCaService, rootId: string, proj
       description: 'The certificate authority of this project',
       subject: [[{ type: '2.5.4.3', value: `Project ${projectId}`.slice(0, 64) }]],
     },
-    [constraintsOf(service.config.certificate_authority, projectId)],
+    [projectConstraints(service.config.certificate_authority, projectId)],
   )
   const actor = { userId: null, projectId, requestId: null, remoteAddress: null }
   await storeAuthority(service, { ...made, pluginCaId }, actor)
@@ -112,14 +115,14 @@ async function issue(
   request: CertificateRequest,
 ): Promise<IssueOutcome> {
   try {
-    const refusal = refusalOfNames(service.config.certificate_authority, projectId, request)
+    const refusal = namePolicyRefusal(service.config.certificate_authority, projectId, request)
     if (refusal !== null) return { kind: 'rejected', reason: refusal }
     const authority = await openAuthority(service, await signerFor(service, caId, projectId))
     if (authority === null) return { kind: 'rejected', reason: 'The certificate authority does not exist.' }
     const { own, key, chain } = authority
     const now = new Date()
     if (own.notAfter <= now)
-      return { kind: 'rejected', reason: 'The certificate of the certificate authority has ended.' }
+      return { kind: 'rejected', reason: 'The certificate of the certificate authority has expired.' }
     if (authority.revoked)
       return { kind: 'rejected', reason: 'The certificate of the certificate authority was revoked.' }
     const serial = randomSerial()
@@ -139,7 +142,7 @@ async function issue(
     const issued = {
       caId: authority.id,
       certificate: encodePem('CERTIFICATE', der),
-      // The root, at the end, is what clients have already.
+      // Without the root at the end, which clients already have.
       intermediates: certificatesIn(chain)
         .slice(0, -1)
         .map(each => encodePem('CERTIFICATE', each))
@@ -150,10 +153,10 @@ async function issue(
     }
     return { kind: 'issued', issued }
   } catch (error) {
-    // The quota of CAs is used up, or no CA can be made for this project: its owner can read why.
+    // The quota of CAs is used up, or no CA can be created for this project; the reason goes to the tenant.
     if (error instanceof ApiError || error instanceof InvalidX509) return { kind: 'rejected', reason: error.message }
     if (!(error instanceof CryptoUnavailable)) throw error
-    return { kind: 'unavailable', message: 'The key of the certificate authority cannot be used at the moment.' }
+    return { kind: 'unavailable', message: 'The key of the certificate authority is temporarily unavailable.' }
   }
 }
 
@@ -171,12 +174,12 @@ async function makeSubordinate(
   const parent = await openAuthority(service, request.parentId)
   if (parent === null) throw new InvalidX509('The parent CA does not exist.')
   if (parent.own.pathLength < 1) throw new InvalidX509('The parent CA allows no CA below it.')
-  if (parent.own.notAfter <= new Date()) throw new InvalidX509('The certificate of the parent CA has ended.')
+  if (parent.own.notAfter <= new Date()) throw new InvalidX509('The certificate of the parent CA has expired.')
   if (parent.revoked) throw new InvalidX509('The certificate of the parent CA was revoked.')
   const subject = encodeName(request.subject)
   const above = parent.chain.split(/(?=-----BEGIN )/).map(pem => readCaCertificate(pem).subject)
   if (above.some(each => writeDer(each).equals(writeDer(subject)))) {
-    throw new InvalidX509('The subject DN is that of a CA above it.')
+    throw new InvalidX509('The subject DN is already that of a CA above the new one.')
   }
   const issuer = { ...parent, crlUrl: crlUrlOf(config, parent.id) }
   const made = await makeAuthority(

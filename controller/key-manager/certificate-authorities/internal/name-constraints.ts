@@ -1,29 +1,30 @@
 import ipaddr from 'ipaddr.js'
 import { type Asn1, taggedBytes } from '../../../x509/encoding/asn1.js'
 import { nameConstraints } from '../../../x509/extensions.js'
-import { isRange, isWithin, type NamePolicy, namesOf, OWN_HOST, rangeOf } from './name-policy.js'
+import { isRange, isWithin, LOCAL_NAMES, type NamePolicy, projectNames, rangeOf } from './name-policy.js'
 
-const EVERY_ADDRESS = ['0.0.0.0/0', '::/0']
+const ALL_ADDRESSES = ['0.0.0.0/0', '::/0']
 
 /**
- * What a project's CA may certify, as an extension that every client checks: its own names, or all but those of others and reserved ones. An exclusion wins over
- * what is permitted, so a name above one that the project may have is not excluded; there the policy alone decides. Pure.
+ * The name constraints extension of a project's CA, which clients enforce. It permits only the project's own
+ * names, or all names except other projects' and reserved ones. Exclusions override permissions, so a name
+ * above a permitted one is not excluded; there only the policy decides. Pure.
  */
-export function constraintsOf(policy: NamePolicy, projectId: string): Asn1 {
-  const own = namesOf(policy, projectId)
+export function projectConstraints(policy: NamePolicy, projectId: string): Asn1 {
+  const own = projectNames(policy, projectId)
   const others = policy.project_names.filter(({ project }) => project !== projectId).map(({ name }) => name)
-  const reserved = [...OWN_HOST, ...policy.reserved_names]
-  const shut = own.length > 0 && !own.some(isRange) ? EVERY_ADDRESS : []
+  const reserved = [...LOCAL_NAMES, ...policy.reserved_names]
+  const excludedAddresses = own.length > 0 && !own.some(isRange) ? ALL_ADDRESSES : []
   const excluded = [
     ...reserved.filter(name => !policy.permitted_names.some(permitted => isWithin(permitted, name))),
     ...others.filter(name => !own.some(each => isWithin(each, name))),
-    ...shut,
+    ...excludedAddresses,
   ]
-  return nameConstraints(own.flatMap(basesOf), [...new Set(excluded)].flatMap(basesOf))
+  return nameConstraints(own.flatMap(subtreeBases), [...new Set(excluded)].flatMap(subtreeBases))
 }
 
-/** A name with all below it, as the host of a DNS name, an e-mail address and a URI. */
-function basesOf(name: string): Asn1[] {
+/** Subtree bases for a name and all below it, as the host of a DNS name, an e-mail address and a URI. */
+function subtreeBases(name: string): Asn1[] {
   if (isRange(name)) return [taggedBytes(7, addressAndMask(name))]
   const [host, below] = [Buffer.from(name), Buffer.from(`.${name}`)]
   return [

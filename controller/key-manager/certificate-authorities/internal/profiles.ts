@@ -13,11 +13,11 @@ import { keyIdentifierOf, type PublicKey } from '../../../x509/public-key.js'
 
 type Issuer = {
   keyIdentifier: Buffer
-  /** Where its revocation list can be fetched without a token; null when that is not known. */
+  /** URL of its revocation list; null if it is unknown. */
   crlUrl: string | null
 }
 
-/** Extensions of the certificate of a TLS server or client. Pure. */
+/** Extensions for the certificate of a TLS server or client. Pure. */
 export function endEntityExtensions(
   { subject, publicKey, alternativeNames }: CertificateRequest,
   issuer: Issuer,
@@ -28,14 +28,14 @@ export function endEntityExtensions(
     isRsa ? keyUsage('digitalSignature', 'keyEncipherment') : keyUsage('digitalSignature'),
     extendedKeyUsage('serverAuth', 'clientAuth'),
     ...(alternativeNames.length > 0 ? [subjectAltName(alternativeNames, subject.length === 0)] : []),
-    ...identifiersOf(publicKey, issuer),
+    ...identifierExtensions(publicKey, issuer),
   ]
 }
 
 /**
- * Extensions of the certificate of a CA. Pure.
+ * Extensions for the certificate of a CA. Pure.
  * @param issuer null for a root
- * @param constraints the extension of its name constraints, if it has any
+ * @param constraints the name constraints extension, or empty
  */
 export function authorityExtensions(
   publicKey: PublicKey,
@@ -48,11 +48,11 @@ export function authorityExtensions(
     basicConstraints(pathLength),
     keyUsage('keyCertSign', 'cRLSign'),
     ...constraints,
-    ...identifiersOf(publicKey, above),
+    ...identifierExtensions(publicKey, above),
   ]
 }
 
-const identifiersOf = (publicKey: PublicKey, { keyIdentifier, crlUrl }: Issuer): Asn1[] => [
+const identifierExtensions = (publicKey: PublicKey, { keyIdentifier, crlUrl }: Issuer): Asn1[] => [
   subjectKeyIdentifier(keyIdentifierOf(publicKey)),
   authorityKeyIdentifier(keyIdentifier),
   ...(crlUrl === null ? [] : [crlDistributionPoint(crlUrl)]),

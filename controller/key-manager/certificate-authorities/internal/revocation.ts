@@ -11,11 +11,11 @@ import { daysAfter } from './validity.js'
 const IS_FRESH = sql`crl IS NOT NULL AND crl_made_at > now() - interval '1 day'`
 
 /**
- * The revocation list of a CA, as DER: the stored one for a day, or until something is revoked. Its number grows with each new one, however many
- * processes ask at once.
- * @returns null when there is no such CA
+ * DER of a CA's revocation list. A stored list is used for a day or until the next revocation. Each new list
+ * has a greater number, also when several processes ask at once.
+ * @returns null if there is no such CA
  */
-export async function revocationListOf(service: InternalCaService, id: string): Promise<Buffer | null> {
+export async function currentRevocationList(service: InternalCaService, id: string): Promise<Buffer | null> {
   const found = await maybeOne(
     service.database,
     sql<{ crl: Buffer | null }>`
@@ -27,7 +27,7 @@ export async function revocationListOf(service: InternalCaService, id: string): 
   return authority === null ? null : makeRevocationList(service, authority)
 }
 
-/** While the CA's row is held nothing can be revoked, so a list that is stored holds all that was revoked before. */
+/** The lock on the CA's row blocks revocations, so the stored list has all earlier ones. */
 async function makeRevocationList(
   { database, config }: InternalCaService,
   { id, key, own }: SigningAuthority,
@@ -41,7 +41,7 @@ async function makeRevocationList(
          WHERE id = ${id} AND NOT coalesce(${IS_FRESH}, false)
         RETURNING crl_number AS number, crl_made_at AS "madeAt"`,
     )
-    // Somebody else has just made one.
+    // Another process has just made one.
     if (counted === undefined) {
       const made = await maybeOne(
         trx,
@@ -49,7 +49,7 @@ async function makeRevocationList(
       )
       return made?.crl ?? null
     }
-    // A certificate stays on the list for one list longer than it is valid.
+    // A revoked certificate stays listed for crl_days after it expires.
     const revoked = await many(
       trx,
       sql<{ serial: string; at: Date; reason: string }>`
@@ -77,7 +77,7 @@ async function makeRevocationList(
   })
 }
 
-/** Revokes a certificate for good: it is on the next list that anybody asks for. */
+/** Revokes a certificate permanently: it is on the next requested list. */
 export async function revokeCertificate(
   { database }: InternalCaService,
   id: string,

@@ -6,17 +6,17 @@ import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../../crypto/keyring.js'
 import type { Service } from '../../service.js'
 import { authorityKeyContext } from '../authority.js'
 
-/** A CA that is ready to sign. */
+/** A CA with its private key. */
 export type SigningAuthority = {
   id: string
   chain: string
   key: KeyObject
   own: CaCertificate
-  /** Whether its certificate was revoked, or that of a CA above it: it must certify nothing more, but goes on to sign its revocation list. */
+  /** Whether its certificate or that of a CA above it was revoked. It then only signs its revocation list. */
   revoked: boolean
 }
 
-/** Whether somebody revoked a CA or one above it. */
+/** SQL: whether a CA or one above it was revoked. */
 const isRevoked = (id: string): Fragment => sql`EXISTS (
   WITH RECURSIVE above AS (
     SELECT id, parent_id, serial FROM certificate_authority WHERE id = ${id}
@@ -25,8 +25,8 @@ const isRevoked = (id: string): Fragment => sql`EXISTS (
    WHERE c.revoked_at IS NOT NULL)`
 
 /**
- * Opens the key of a CA, for one signature.
- * @returns null when there is no such CA
+ * Loads a CA and decrypts its private key.
+ * @returns null if there is no such CA
  * @throws CryptoUnavailable
  */
 export async function openAuthority({ database, keyring }: Service, id: string): Promise<SigningAuthority | null> {

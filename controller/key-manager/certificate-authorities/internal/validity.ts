@@ -1,12 +1,12 @@
-/** Clocks of others may be behind by this much. */
-const EARLIER_MS = 5 * 60_000
+/** How far clients' clocks may be behind. */
+const CLOCK_SKEW_MS = 5 * 60_000
 const DAY_MS = 86_400_000
 
 export type Validity = { notBefore: Date; notAfter: Date }
 
-/** From now on for some days, but never outside the time of the issuer. Pure. */
+/** The next `days` days, within the validity of the issuer. Pure. */
 export function validityWithin(now: Date, days: number, issuer: Validity | null): Validity {
-  const from = now.getTime() - EARLIER_MS
+  const from = now.getTime() - CLOCK_SKEW_MS
   const to = now.getTime() + days * DAY_MS
   return {
     notBefore: new Date(Math.max(from, issuer?.notBefore.getTime() ?? from)),

@@ -1,5 +1,5 @@
 import { Argument, Option } from 'commander'
-import { backendOf, createCaBackends } from '../../../../key-manager/certificate-authorities/backends.js'
+import { createCaBackends, findBackend } from '../../../../key-manager/certificate-authorities/backends.js'
 import { parseSerialText } from '../../../../x509/certificate.js'
 import { isRevocationReason, REVOCATION_REASONS } from '../../../../x509/revocation-list.js'
 import type { Command } from '../../../command.js'
@@ -32,7 +32,7 @@ export async function revokeIssued(directory: string, revocation: Revocation, wr
     const keyring = await openKeyring(instance, database)
     try {
       const backends = createCaBackends({ database, keyring, config: instance.config.key_manager })
-      const outcome = await backendOf(backends, pluginName).revoke(id, serial, reason)
+      const outcome = await findBackend(backends, pluginName).revoke(id, serial, reason)
       if (outcome === 'unknown') throw new OperatorError(`The CA ${id} has issued no certificate ${serial}.`)
       write(`The certificate ${serial} ${outcome === 'revoked' ? 'is revoked' : 'was already revoked'}.`)
     } finally {
