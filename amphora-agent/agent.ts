@@ -37,7 +37,7 @@ type AgentOptions = {
   bootId: string
   log: Log
   /** Stops the services beside HAProxy and keepalived. */
-  endHelpers: () => Promise<void>
+  stopHelpers: () => Promise<void>
 }
 
 /** Adopts the HAProxy and keepalived an earlier agent left running, and then serves requests. */
@@ -46,28 +46,28 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const log = createLog()
   const bootId = randomBytes(8).toString('hex')
   log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starting, boot ${bootId}`)
-  const agent = new Agent({ boot, bootId, log, endHelpers: await startHelpers(log) })
+  const agent = new Agent({ boot, bootId, log, stopHelpers: await startHelpers(log) })
   await agent.start()
   return agent
 }
 
 /** @returns a function that stops them */
 async function startHelpers(log: Log): Promise<() => Promise<void>> {
-  const endBounding = keepBounded([AGENT_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
-  const endReceiving = await receiveHaproxyLog(log)
+  const stopBounding = keepBounded([AGENT_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
+  const stopReceiving = await receiveHaproxyLog(log)
   prepareMachine(haproxyGroup(), log)
-  const endPings = await answerPings(log)
+  const stopPings = await answerPings(log)
   return async () => {
-    await endReceiving()
-    await endPings()
-    endBounding()
+    await stopReceiving()
+    await stopPings()
+    stopBounding()
   }
 }
 
 /** The parts of the agent, wired together. */
 class Agent {
   readonly #log: Log
-  readonly #endHelpers: () => Promise<void>
+  readonly #stopHelpers: () => Promise<void>
   readonly #store = openStore()
   readonly #knownDown = createKnownDown()
   /** Serializes changes of the machine; the first is to resume. */
@@ -86,11 +86,11 @@ class Agent {
   #server: AgentServer | null = null
   /** Null until requests are served. */
   #reconciler: Reconciler | null = null
-  #endAnswering = () => {}
+  #stopAnswering = () => {}
 
-  constructor({ boot, bootId, log, endHelpers }: AgentOptions) {
+  constructor({ boot, bootId, log, stopHelpers }: AgentOptions) {
     this.#log = log
-    this.#endHelpers = endHelpers
+    this.#stopHelpers = stopHelpers
     this.#repairs = createRepairs(log)
     this.#stickTables = new StickTables(boot.amphoraId, this.#store.confirmed, log)
     this.#haproxy = new Haproxy({
@@ -128,16 +128,16 @@ class Agent {
     this.#keepalived.adopt()
     this.#handovers.start()
     this.#monitor.start()
-    if (!this.#drains()) void this.#turns.run(() => resume(this.#parts))
-    void this.#turns.run(this.#look)
+    if (!this.#isDraining()) void this.#turns.run(() => resume(this.#parts))
+    void this.#turns.run(this.#observe)
     const server = await serve(this.#handler, this.#log)
     this.#server = server
-    this.#endAnswering = answerInit()
+    this.#stopAnswering = answerInit()
     this.#reconciler = new Reconciler({
       parts: this.#parts,
       repairs: this.#repairs,
       server,
-      drains: this.#drains,
+      isDraining: this.#isDraining,
       inTurn: this.#turns.run,
     })
     this.#reconciler.start()
@@ -145,7 +145,7 @@ class Agent {
 
   /** Stops the agent; HAProxy and keepalived keep running. */
   async stop(): Promise<void> {
-    this.#endAnswering()
+    this.#stopAnswering()
     this.#reconciler?.stop()
     await this.#server?.close()
     await this.#turns.idle()
@@ -155,7 +155,7 @@ class Agent {
     this.#keepalived.close()
     await this.#monitor.stop()
     await this.#sender.close()
-    await this.#endHelpers()
+    await this.#stopHelpers()
     this.#log.info('agent stopped')
   }
 
@@ -197,9 +197,9 @@ class Agent {
       knownDown: this.#knownDown,
       sender: this.#sender,
       repairs: this.#repairs,
-      drains: this.#drains,
-      standing: () => ({ mismatches: this.#reconciler?.mismatches() ?? [], needsApply: this.#needsApply() }),
-      onDrift: () => this.#reconciler?.pokeHaproxy(),
+      isDraining: this.#isDraining,
+      getStatus: () => ({ mismatches: this.#reconciler?.mismatches() ?? [], needsApply: this.#needsApply() }),
+      onDrift: () => this.#reconciler?.requestHaproxyCheck(),
       beatIntervalMs: boot.beatIntervalSeconds * 1000,
       log: this.#log,
     })
@@ -225,15 +225,15 @@ class Agent {
   }
 
   /** Whether this amphora is draining. */
-  readonly #drains = (): boolean => this.#handovers.drained() !== null
+  readonly #isDraining = (): boolean => this.#handovers.drained() !== null
 
   readonly #needsApply = (): boolean => this.#reconciler?.needsApply() ?? false
 
-  readonly #look = (): Promise<void> => this.#monitor.look()
+  readonly #observe = (): Promise<void> => this.#monitor.observe()
 
   readonly #apply = async (desired: Desired): Promise<ApplyResult> => {
     const result = await this.#turns.run(() => apply(this.#parts, desired))
-    void this.#turns.run(this.#look)
+    void this.#turns.run(this.#observe)
     return result
   }
 

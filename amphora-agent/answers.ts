@@ -14,7 +14,7 @@ import type { Desired } from './protocol/desired.js'
 import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
 import type { Handler } from './server/server.js'
 
-export type Answering = {
+export type HandlerOptions = {
   bootId: string
   /** Of HAProxy and keepalived. */
   versions: Promise<readonly [string, string]>
@@ -35,7 +35,7 @@ export type Answering = {
 const LOGS = { agent: AGENT_LOG, haproxy: HAPROXY_LOG, keepalived: KEEPALIVED_LOG }
 
 /** Answers the controller's requests. */
-export function createHandler(parts: Answering): Handler {
+export function createHandler(parts: HandlerOptions): Handler {
   const { store, handovers, inTurn, log } = parts
   return async request => {
     switch (request.verb) {
@@ -60,7 +60,7 @@ export function createHandler(parts: Answering): Handler {
   }
 }
 
-async function hello(parts: Answering): Promise<HelloResult> {
+async function hello(parts: HandlerOptions): Promise<HelloResult> {
   const { bootId, versions, limits, store, handovers, leaving, needsApply } = parts
   const [haproxyVersion, keepalivedVersion] = await versions
   const confirmed = store.confirmed()
@@ -79,7 +79,7 @@ async function hello(parts: Answering): Promise<HelloResult> {
   }
 }
 
-async function status(parts: Answering): Promise<StatusResult> {
+async function status(parts: HandlerOptions): Promise<StatusResult> {
   const { haproxy } = parts
   const [processes, network] = await Promise.all([haproxy.processes(), observeNetwork()])
   const workers = processes ? processes.oldWorkerPids.length + (processes.workerPid === null ? 0 : 1) : 0

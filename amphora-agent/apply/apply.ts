@@ -3,8 +3,8 @@ import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
 import type { KnownDown } from '../haproxy/known-down.js'
 import { serverStateFile } from '../haproxy/server-state-file.js'
 import { type HeadStart, type Outcome, reload, startAhead, transitionTo } from '../haproxy/transition.js'
-import { refusalOf } from '../haproxy/validate.js'
-import { type Keepalived, keepalivedRefusalOf } from '../keepalived/keepalived.js'
+import { haproxyConfigurationError } from '../haproxy/validate.js'
+import { type Keepalived, keepalivedConfigurationError } from '../keepalived/keepalived.js'
 import type { Log } from '../log/log.js'
 import {
   addMissing,
@@ -30,7 +30,7 @@ export type Parts = {
   log: Log
 }
 
-const refuse = (code: AgentError['code'], message: string, details = ''): AnswerError =>
+const refusal = (code: AgentError['code'], message: string, details = ''): AnswerError =>
   new AnswerError({ code, message, details })
 
 /**
@@ -40,20 +40,20 @@ const refuse = (code: AgentError['code'], message: string, details = ''): Answer
 export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult> {
   const { store, log } = parts
   const started = performance.now()
-  refuseStale(store, desired)
+  rejectStale(store, desired)
   store.raiseFence(desired.fence)
 
   let outcome: Outcome
   try {
     const before = store.confirmed()
-    if (before === null) parts.knownDown.suppose(desired)
+    if (before === null) parts.knownDown.assume(desired)
     const staged = store.stage(desired)
     const prepared = await prepare(parts, staged, desired, before)
     outcome = await takeEffect(parts, staged, { before, desired, how: 'cheapest', ...prepared })
   } catch (error) {
     store.discard()
     if (error instanceof AnswerError) throw error
-    throw refuse('internal', error instanceof Error ? error.message : String(error))
+    throw refusal('internal', error instanceof Error ? error.message : String(error))
   }
   const milliseconds = Math.round(performance.now() - started)
   const why = outcome.reason === '' ? '' : ` (${outcome.reason})`
@@ -108,16 +108,16 @@ async function prepare(
   before: Desired | null,
 ): Promise<{ network: InterfacePlan; headStart: HeadStart | null }> {
   const { log } = parts
-  const onlyHaproxy = before !== null && isSameBesideHaproxy(before, desired)
+  const onlyHaproxy = before !== null && isSameExceptHaproxy(before, desired)
   const headStart = onlyHaproxy ? await startAhead(parts, before.haproxy, desired.haproxy) : null
   try {
     const named = async () =>
-      nameInterfaces(await planPluggedInterfaces(desired, before), desired, withoutKept(before), log)
+      nameInterfaces(await planPluggedInterfaces(desired, before), desired, withVipInterfacesOnly(before), log)
     // Leave repairs of the network to the reconciler: reading the network waits for any change of a network on the
     // host.
     const leavesNetwork = onlyHaproxy && before.sha256 !== desired.sha256
-    const [network] = await Promise.all([leavesNetwork ? NO_CHANGE : named(), refuseHaproxy(staged)])
-    if (!onlyHaproxy) await refuseKeepalived(staged)
+    const [network] = await Promise.all([leavesNetwork ? NO_CHANGE : named(), checkHaproxyFile(staged)])
+    if (!onlyHaproxy) await checkKeepalivedFile(staged)
     return { network, headStart }
   } catch (error) {
     if (headStart !== null) {
@@ -141,43 +141,43 @@ async function finish(parts: Parts, staged: Staged, desired: Desired, before: De
   await takeEffect(parts, staged, { before, desired, network, how: 'reload', headStart: null })
 }
 
-function refuseStale(store: Store, desired: Desired): void {
+function rejectStale(store: Store, desired: Desired): void {
   const confirmed = store.confirmed()
   if (desired.fence < store.highestFence()) {
-    throw refuse('stale-fence', `fence ${desired.fence} is lower than ${store.highestFence()}`)
+    throw refusal('stale-fence', `fence ${desired.fence} is lower than ${store.highestFence()}`)
   }
   if (confirmed === null) return
   if (confirmed.loadBalancerId !== desired.loadBalancerId) {
-    throw refuse('malformed', `this amphora serves load balancer ${confirmed.loadBalancerId}`)
+    throw refusal('malformed', `this amphora serves load balancer ${confirmed.loadBalancerId}`)
   }
   if (desired.generation < confirmed.generation) {
-    throw refuse('stale-generation', `generation ${desired.generation} is older than ${confirmed.generation}`)
+    throw refusal('stale-generation', `generation ${desired.generation} is older than ${confirmed.generation}`)
   }
 }
 
-async function refuseHaproxy({ haproxyFile }: Staged): Promise<void> {
-  const words = haproxyFile === null ? null : await refusalOf(haproxyFile)
-  if (words !== null) throw refuse('invalid-configuration', 'HAProxy rejects its configuration', words)
+async function checkHaproxyFile({ haproxyFile }: Staged): Promise<void> {
+  const error = haproxyFile === null ? null : await haproxyConfigurationError(haproxyFile)
+  if (error !== null) throw refusal('invalid-configuration', 'HAProxy rejects its configuration', error)
 }
 
 /** Call only after the interfaces have their names. */
-async function refuseKeepalived({ keepalivedFile }: Staged): Promise<void> {
-  const words = keepalivedFile === null ? null : await keepalivedRefusalOf(keepalivedFile)
-  if (words !== null) throw refuse('invalid-configuration', 'keepalived rejects its configuration', words)
+async function checkKeepalivedFile({ keepalivedFile }: Staged): Promise<void> {
+  const error = keepalivedFile === null ? null : await keepalivedConfigurationError(keepalivedFile)
+  if (error !== null) throw refusal('invalid-configuration', 'keepalived rejects its configuration', error)
 }
 
 async function planPluggedInterfaces(desired: Desired, before: Desired | null): Promise<InterfacePlan> {
   const missing = await missingInterfaces(desired.interfaces)
   if (missing.length > 0)
-    throw refuse('interface-missing', `no network interface has MAC address ${missing.join(', ')}`)
-  return planNetwork(desired, withoutKept(before))
+    throw refusal('interface-missing', `no network interface has MAC address ${missing.join(', ')}`)
+  return planNetwork(desired, withVipInterfacesOnly(before))
 }
 
 /**
  * The former state without the interfaces that keep their addresses until they are unplugged. These are the ones
  * without VIPs: requests to removed members may still use them.
  */
-function withoutKept(before: Desired | null): Desired | null {
+function withVipInterfacesOnly(before: Desired | null): Desired | null {
   return before && { ...before, interfaces: before.interfaces.filter(({ vips }) => vips.length > 0) }
 }
 
@@ -200,7 +200,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     store.activate(staged)
     const guardChanges = how === 'reload' || !isSamePair(before, desired)
     if (guardChanges && desired.pair !== null) await guard(desired.pair)
-    const present = await addMissing(network, desired, withoutKept(before), log)
+    const present = await addMissing(network, desired, withVipInterfacesOnly(before), log)
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
       ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was interrupted')
@@ -216,8 +216,8 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     log.error(`generation ${desired.generation} failed: ${describe(error)}`)
     store.revert()
     const worse = await rollBack(parts, desired, before)
-    const details = [error instanceof HaproxyFailure ? error.words : '', worse].filter(Boolean).join('\n')
-    throw refuse('rolled-back', error instanceof Error ? error.message : String(error), details)
+    const details = [error instanceof HaproxyFailure ? error.output : '', worse].filter(Boolean).join('\n')
+    throw refusal('rolled-back', error instanceof Error ? error.message : String(error), details)
   }
 }
 
@@ -225,7 +225,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
 async function rollBack(parts: Parts, failed: Desired, before: Desired | null): Promise<string> {
   const { haproxy, keepalived, log } = parts
   try {
-    const former = before === null ? failed : withoutKept(failed)
+    const former = before === null ? failed : withVipInterfacesOnly(failed)
     const plan = await planNetwork(before, former)
     const network = before === null ? plan : await addMissing(plan, before, former, log)
     if (before?.haproxy) {
@@ -243,7 +243,7 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
 }
 
 /** Whether all but HAProxy's part is the same: interfaces, keepalived and peers. */
-function isSameBesideHaproxy(one: Desired, other: Desired): boolean {
+function isSameExceptHaproxy(one: Desired, other: Desired): boolean {
   const beside = ({ interfaces, keepalived, pair }: Desired) => JSON.stringify([interfaces, keepalived?.sha256, pair])
   return beside(one) === beside(other)
 }
@@ -275,6 +275,6 @@ export async function releaseOwnVips({ store, log }: Pick<Parts, 'store' | 'log'
 }
 
 function describe(error: unknown): string {
-  if (error instanceof HaproxyFailure) return `${error.message} ${error.words}`
+  if (error instanceof HaproxyFailure) return `${error.message} ${error.output}`
   return error instanceof Error ? error.message : String(error)
 }

@@ -81,7 +81,7 @@ export function openStore(): Store {
       return directory === null || directory === linkTarget('confirmed') ? null : readStaged(directory)
     },
     abandoned: () => {
-      const [newest] = unnamed().sort((one, other) => Number(other) - Number(one))
+      const [newest] = unlinkedDirectories().sort((one, other) => Number(other) - Number(one))
       // Null also if staging was interrupted: an incomplete directory was never in use.
       return readStaged(newest ?? null)?.desired ?? null
     },
@@ -95,9 +95,9 @@ export function openStore(): Store {
       mkdirSync(CONFIGURATIONS, { recursive: true, mode: 0o700 })
       const numbers = readdirSync(CONFIGURATIONS).map(Number).filter(Number.isInteger)
       const directory = String(Math.max(0, ...numbers) + 1)
-      const staged = filesOf(directory, desired)
+      const staged = toStaged(directory, desired)
       mkdirSync(`${CONFIGURATIONS}/${directory}`, { mode: 0o700 })
-      for (const { path, text } of contentsOf(staged)) writeFileSync(path, text(), { mode: 0o600 })
+      for (const { path, text } of stagedFiles(staged)) writeFileSync(path, text(), { mode: 0o600 })
       return staged
     },
     activate: staged => {
@@ -107,12 +107,12 @@ export function openStore(): Store {
     confirm: staged => {
       link('confirmed', staged.directory)
       confirmed = staged
-      sweep()
+      deleteUnlinked()
     },
     revert,
     discard: () => {
       revert()
-      sweep()
+      deleteUnlinked()
     },
     restore: () => {
       const restored: string[] = []
@@ -120,7 +120,7 @@ export function openStore(): Store {
         if (staged === null) continue
         mkdirSync(`${CONFIGURATIONS}/${staged.directory}`, { recursive: true, mode: 0o700 })
         restored.push(
-          ...contentsOf(staged)
+          ...stagedFiles(staged)
             .filter(intact.restore)
             .map(({ what }) => `${what} was changed or removed`),
         )
@@ -136,10 +136,10 @@ export function openStore(): Store {
   }
 }
 
-type Content = { what: string; path: string; text: () => string }
+type StagedFile = { what: string; path: string; text: () => string }
 
 /** Keeps files as last written. Does not read files that were not touched. */
-function createIntactFiles(): { restore: (content: Content) => boolean } {
+function createIntactFiles(): { restore: (content: StagedFile) => boolean } {
   const known = new Map<string, string>()
   const signatureOf = (path: string): string | null => {
     const stat = statSync(path, { bigint: true, throwIfNoEntry: false })
@@ -163,7 +163,7 @@ function createIntactFiles(): { restore: (content: Content) => boolean } {
   }
 }
 
-function filesOf(directory: string, desired: Desired): Staged {
+function toStaged(directory: string, desired: Desired): Staged {
   return {
     directory,
     desired,
@@ -174,27 +174,27 @@ function filesOf(directory: string, desired: Desired): Staged {
 
 const desiredFile = (directory: string): string => `${CONFIGURATIONS}/${directory}/desired.json`
 
-function contentsOf({ directory, desired, keepalivedFile }: Staged): Content[] {
+function stagedFiles({ directory, desired, keepalivedFile }: Staged): StagedFile[] {
   const { haproxy, keepalived } = desired
-  const contents: Content[] = [
+  const files: StagedFile[] = [
     { what: 'the desired state', path: desiredFile(directory), text: () => JSON.stringify(desired) },
   ]
-  contents.push({
+  files.push({
     what: "HAProxy's file",
     path: `${CONFIGURATIONS}/${directory}/haproxy.cfg`,
     text: () => haproxy?.text ?? IDLE_CONFIGURATION,
   })
   if (keepalived && keepalivedFile) {
-    contents.push({ what: "keepalived's file", path: keepalivedFile, text: () => keepalived.text })
+    files.push({ what: "keepalived's file", path: keepalivedFile, text: () => keepalived.text })
   }
-  return contents
+  return files
 }
 
 /** @returns null if there is none or it is unreadable: the controller then sends it again */
 function readStaged(directory: string | null): Staged | null {
   try {
     const text = directory === null ? null : readText(desiredFile(directory))
-    return directory === null || text === null ? null : filesOf(directory, desiredSchema.parse(JSON.parse(text)))
+    return directory === null || text === null ? null : toStaged(directory, desiredSchema.parse(JSON.parse(text)))
   } catch {
     return null
   }
@@ -220,11 +220,11 @@ function link(name: 'current' | 'confirmed', directory: string): void {
 }
 
 /** Directories that neither link points to. */
-function unnamed(): string[] {
+function unlinkedDirectories(): string[] {
   const named = new Set([linkTarget('current'), linkTarget('confirmed')])
   return readdirSync(CONFIGURATIONS).filter(entry => /^\d+$/.test(entry) && !named.has(entry))
 }
 
-function sweep(): void {
-  for (const entry of unnamed()) rmSync(`${CONFIGURATIONS}/${entry}`, { recursive: true, force: true })
+function deleteUnlinked(): void {
+  for (const entry of unlinkedDirectories()) rmSync(`${CONFIGURATIONS}/${entry}`, { recursive: true, force: true })
 }

@@ -31,7 +31,7 @@ export class AmphoraDraining {
     return drain && { ended: drain.ended, cut: drain.cut }
   }
 
-  get isUnderWay(): boolean {
+  get isActive(): boolean {
     return this.#store.drain !== null && !this.#store.drain.ended
   }
 
@@ -60,23 +60,23 @@ export class AmphoraDraining {
   }
 
   /** Counts open connections, and stops HAProxy when the time is over. */
-  async look(): Promise<void> {
+  async check(): Promise<void> {
     const haproxy = this.#haproxy
     const isOver = monotonicMs() > (this.#store.drain?.endsAtMs ?? 0)
     const ended = haproxy.pid() === null
     if (!ended && !isOver && performance.now() - this.#countedAt < COUNT_MS) return
     this.#countedAt = performance.now()
-    const workers = ended ? [] : await haproxy.underWay()
+    const workers = ended ? [] : await haproxy.workerLoads()
     if (isOver && !ended) await haproxy.stop()
     // Read the state again: a call in between may have shortened the time.
     const { drain: before } = this.#store
     if (before === null) return
-    const drain = workers === null ? before : countAgain(before, workers, pid => haproxy.hasFinished(pid))
-    if (ended || isOver) this.#ended(drain)
+    const drain = workers === null ? before : recount(before, workers, pid => haproxy.hasFinished(pid))
+    if (ended || isOver) this.#finish(drain)
     else if (JSON.stringify(drain) !== JSON.stringify(before)) this.#store.keep({ drain })
   }
 
-  #ended(drain: StoredDrain): void {
+  #finish(drain: StoredDrain): void {
     const cut = drain.cut + sum(drain.underWay)
     this.#store.keep({ drain: { ...drain, ended: true, cut, underWay: [] } })
     this.#log.info(`drained; ${cut} requests or connections were closed early`)
@@ -89,7 +89,7 @@ const sum = (workers: StoredDrain['underWay']): number => workers.reduce((total,
  * The connections of a worker that is gone are lost, unless it finished them. A worker that does not answer keeps
  * its last count.
  */
-function countAgain(
+function recount(
   drain: StoredDrain,
   workers: readonly WorkerLoad[],
   hasFinished: (pid: number) => boolean,
@@ -97,6 +97,6 @@ function countAgain(
   const before = new Map(drain.underWay.map(({ pid, count }) => [pid, count]))
   const present = new Set(workers.map(({ pid }) => pid))
   const lost = drain.underWay.filter(({ pid }) => !present.has(pid) && !hasFinished(pid))
-  const underWay = workers.map(({ pid, underWay }) => ({ pid, count: underWay ?? before.get(pid) ?? 0 }))
+  const underWay = workers.map(({ pid, openSessions }) => ({ pid, count: openSessions ?? before.get(pid) ?? 0 }))
   return { ...drain, cut: drain.cut + sum(lost), underWay }
 }

@@ -7,7 +7,7 @@ import { HandoverStore } from './handover-store.js'
 import type { StickTables } from './stick-tables.js'
 import { build, holdsVip, unbuild } from './tunnel.js'
 
-const LOOK_MS = 100
+const CHECK_MS = 100
 
 export type HandoversOptions = {
   haproxy: Haproxy
@@ -22,7 +22,7 @@ export class Handovers {
   readonly #store = new HandoverStore()
   readonly #draining: AmphoraDraining
   #timer: NodeJS.Timeout | null = null
-  #looking: Promise<void> | null = null
+  #checking: Promise<void> | null = null
   #tables: Promise<TablesTaken> | null = null
 
   constructor({ haproxy, stickTables, log }: HandoversOptions) {
@@ -33,8 +33,8 @@ export class Handovers {
 
   /** Continues what an earlier agent began; call it after adopting that agent's HAProxy. */
   start(): void {
-    if (this.#store.handover !== null || this.#store.drain !== null) this.#lookOften()
-    if (this.#draining.isUnderWay) void this.#draining.resume()
+    if (this.#store.handover !== null || this.#store.drain !== null) this.#startChecks()
+    if (this.#draining.isActive) void this.#draining.resume()
     if (this.#store.handover?.role === 'leaving') this.#shareTables(this.#store.handover)
   }
 
@@ -59,7 +59,7 @@ export class Handovers {
     }
     await this.#end()
     await unbuild(handover, this.#log)
-    this.#lookOften()
+    this.#startChecks()
     this.#store.keep({ handover: stored })
     try {
       await build(handover, this.#log)
@@ -77,7 +77,7 @@ export class Handovers {
    * @param seconds how long connections may last; if called again, the earlier end counts
    */
   async drain(seconds: number): Promise<void> {
-    this.#lookOften()
+    this.#startChecks()
     await this.#draining.begin(seconds)
   }
 
@@ -101,20 +101,20 @@ export class Handovers {
   }
 
   /** Starts the timer at the first handover or drain; most amphorae never have one. */
-  #lookOften(): void {
+  #startChecks(): void {
     this.#timer ??= setInterval(() => {
-      if (this.#looking !== null || (this.#store.handover === null && this.#store.drain === null)) return
-      this.#looking = this.#look()
+      if (this.#checking !== null || (this.#store.handover === null && this.#store.drain === null)) return
+      this.#checking = this.#check()
         .catch(error => this.#log.error(`handover: ${String(error)}`))
         .finally(() => {
-          this.#looking = null
+          this.#checking = null
         })
-    }, LOOK_MS)
+    }, CHECK_MS)
   }
 
-  async #look(): Promise<void> {
+  async #check(): Promise<void> {
     this.#store.restore()
-    if (this.#draining.isUnderWay) await this.#draining.look()
+    if (this.#draining.isActive) await this.#draining.check()
     if (this.#store.handover !== null && monotonicMs() > this.#store.handover.endsAtMs) await this.#end()
   }
 

@@ -6,12 +6,12 @@ import { Transform } from 'node:stream'
  * through unchanged.
  */
 const VERSION = 'HAProxyS 2.1'
-export const WELCOME = '200\n'
+export const ACCEPTED = '200\n'
 const LENGTHS_FROM = 128
 /** A first byte of at least this value is followed by more. */
 const LONG_LENGTHS_FROM = 240
 /** Far above the size of a HAProxy buffer, which holds a whole message. */
-const LONGEST_MESSAGE = 1024 * 1024
+const MAX_MESSAGE_SIZE = 1024 * 1024
 
 /** Control messages: class 0, without a body. */
 const control = (type: number): Buffer => Buffer.from([0, type])
@@ -19,15 +19,15 @@ const control = (type: number): Buffer => Buffer.from([0, type])
  * The sender has taught all entries. A worker that has just started waits for this from a peer of its own name, and
  * sends it no updates before.
  */
-export const TAUGHT_ALL = control(1)
+export const RESYNC_FINISHED = control(1)
 /** Requests all entries, not only those that change from now on. */
-export const TEACH_ALL = control(0)
+export const RESYNC_REQUEST = control(0)
 /** The receiver has stored all entries. */
-export const CONFIRMED = control(3)
-export const STILL_THERE = control(4)
+export const RESYNC_CONFIRM = control(3)
+export const HEARTBEAT = control(4)
 
 /** Both names are the amphora's, so a worker takes the sender for its successor or predecessor after a reload. */
-export const helloOf = (name: string): string => `${VERSION}\n${name}\n${name} ${process.pid} 1\n`
+export const peerHello = (name: string): string => `${VERSION}\n${name}\n${name} ${process.pid} 1\n`
 
 /**
  * Passes messages through whole, so that others can be written in between.
@@ -39,11 +39,11 @@ export function wholeMessages(onMessage: (head: Buffer) => void = () => {}): Tra
     transform(piece: Buffer, _encoding, done) {
       rest = rest.length === 0 ? piece : Buffer.concat([rest, piece])
       let end = 0
-      for (let next = endOf(rest, 0); next !== null; next = endOf(rest, end)) {
+      for (let next = messageEnd(rest, 0); next !== null; next = messageEnd(rest, end)) {
         onMessage(rest.subarray(end, end + 2))
         end = next
       }
-      if (rest.length - end > LONGEST_MESSAGE) return done(new Error(`peer message exceeds ${LONGEST_MESSAGE} bytes`))
+      if (rest.length - end > MAX_MESSAGE_SIZE) return done(new Error(`peer message exceeds ${MAX_MESSAGE_SIZE} bytes`))
       const whole = rest.subarray(0, end)
       rest = rest.subarray(end)
       if (whole.length > 0) this.push(whole)
@@ -53,7 +53,7 @@ export function wholeMessages(onMessage: (head: Buffer) => void = () => {}): Tra
 }
 
 /** @returns the end of the message that begins at `start`; null if it is incomplete */
-function endOf(bytes: Buffer, start: number): number | null {
+function messageEnd(bytes: Buffer, start: number): number | null {
   const type = bytes[start + 1]
   if (type === undefined) return null
   if (type < LENGTHS_FROM) return start + 2

@@ -22,7 +22,7 @@ export const TUNNEL_PRIORITY = 40
 export const REPLY_PRIORITY = 90
 const FIRST_REPLY_TABLE = 300
 /** More connections than a handover has; if the set were full, new connections would go to the wrong amphora. */
-const MOST_CONNECTIONS = 1_048_576
+const MAX_CONNECTIONS = 1_048_576
 
 export type HandoverPlan = {
   /** Lines for `ip -batch`. */
@@ -52,9 +52,9 @@ export function planHandoverEnd({ interface: device, vips }: Handover): Handover
  * Plans one amphora's part. The leaving amphora keeps the VIPs as local addresses, and the routes of its replies,
  * after it loses them on the network. The one that takes over forwards packets of connections that it did not see
  * begin. Pure.
- * @param drains the leaving amphora accepts no more connections, and forwards new ones to the other
+ * @param isDraining whether the leaving amphora accepts no more connections, and forwards new ones to the other
  */
-export function planHandover(handover: Handover, drains: boolean): HandoverPlan {
+export function planHandover(handover: Handover, isDraining: boolean): HandoverPlan {
   const { role, own, peer, interface: device, vips } = handover
   const otherMac = MAC[role === 'leaving' ? 'taking-over' : 'leaving']
   const tunnel = `type vxlan id ${TUNNEL_ID} local ${own} remote ${peer} dstport ${TUNNEL_PORT}`
@@ -68,9 +68,9 @@ export function planHandover(handover: Handover, drains: boolean): HandoverPlan 
       line(family, `route replace default via ${NEXT_HOP[family]} dev ${TUNNEL} onlink table ${TUNNEL_TABLE}`),
       line(family, `rule add ${tunnelRule(device)}`),
     ]),
-    ...(role === 'leaving' ? vips.flatMap((vip, index) => keptAddress(vip, index, device)) : []),
+    ...(role === 'leaving' ? vips.flatMap((vip, index) => localVip(vip, index, device)) : []),
   ]
-  const rules = role === 'leaving' ? leavingRules(handover, drains) : takingOverRules(handover)
+  const rules = role === 'leaving' ? leavingRules(handover, isDraining) : takingOverRules(handover)
   return {
     commands,
     rules: `${HANDOVER_TABLE}\ndelete ${HANDOVER_TABLE}\n${HANDOVER_TABLE} {\n${rules}${tunnelGuard(handover)}}\n`,
@@ -81,7 +81,7 @@ export function planHandover(handover: Handover, drains: boolean): HandoverPlan 
 const tunnelRule = (device: string) => `fwmark ${MARK} iif ${device} lookup ${TUNNEL_TABLE} priority ${TUNNEL_PRIORITY}`
 
 /** On lo, the address does not answer ARP or NDP, and replies still leave through the VIP's own subnet and gateway. */
-function keptAddress(vip: Handover['vips'][number], index: number, device: string): IpCommand[] {
+function localVip(vip: Handover['vips'][number], index: number, device: string): IpCommand[] {
   const family = familyOf(vip.address)
   const table = FIRST_REPLY_TABLE + index
   const [prefix, flags] = family === 4 ? [32, ''] : [128, ' preferred_lft 0 nodad']
@@ -95,12 +95,12 @@ function keptAddress(vip: Handover['vips'][number], index: number, device: strin
   ]
 }
 
-const BEGINS = 'tcp flags & (fin | syn | rst | ack) == syn'
+const IS_SYN = 'tcp flags & (fin | syn | rst | ack) == syn'
 
-function leavingRules({ interface: device, vips }: Handover, drains: boolean): string {
-  if (!drains) return ''
+function leavingRules({ interface: device, vips }: Handover, isDraining: boolean): string {
+  if (!isDraining) return ''
   const lines = vips.map(
-    ({ address }) => `    iifname "${device}" ${ipOf(address)} daddr ${address} ${BEGINS} meta mark set ${MARK}\n`,
+    ({ address }) => `    iifname "${device}" ${nftFamily(address)} daddr ${address} ${IS_SYN} meta mark set ${MARK}\n`,
   )
   return chain('prerouting', lines.join(''))
 }
@@ -108,14 +108,14 @@ function leavingRules({ interface: device, vips }: Handover, drains: boolean): s
 function takingOverRules({ interface: device, vips }: Handover): string {
   const sets = vips.map(
     ({ address }, index) =>
-      `  set begun_here_${index} { type ${ipOf(address) === 'ip' ? 'ipv4' : 'ipv6'}_addr . inet_service . inet_service; ` +
-      `size ${MOST_CONNECTIONS}; flags dynamic; }\n`,
+      `  set begun_here_${index} { type ${nftFamily(address) === 'ip' ? 'ipv4' : 'ipv6'}_addr . inet_service . inet_service; ` +
+      `size ${MAX_CONNECTIONS}; flags dynamic; }\n`,
   )
   const lines = vips.map(({ address }, index) => {
-    const ip = ipOf(address)
+    const ip = nftFamily(address)
     const connection = `${ip} saddr . tcp sport . tcp dport`
     return (
-      `    ${ip} daddr ${address} ${BEGINS} add @begun_here_${index} { ${connection} } accept\n` +
+      `    ${ip} daddr ${address} ${IS_SYN} add @begun_here_${index} { ${connection} } accept\n` +
       `    iifname "${device}" ${ip} daddr ${address} meta l4proto tcp ${connection} != @begun_here_${index} meta mark set ${MARK}\n`
     )
   })
@@ -127,7 +127,7 @@ function takingOverRules({ interface: device, vips }: Handover): string {
  * forwarded.
  */
 function tunnelGuard({ own, peer }: Handover): string {
-  const ip = ipOf(own)
+  const ip = nftFamily(own)
   const ports = [`udp dport ${TUNNEL_PORT}`, `tcp dport ${TABLES_PORT}`]
   return (
     chain('input', ports.map(port => `    ${ip} daddr ${own} ${port} ${ip} saddr != ${peer} drop\n`).join('')) +
@@ -138,6 +138,6 @@ function tunnelGuard({ own, peer }: Handover): string {
 const chain = (hook: 'prerouting' | 'input' | 'forward', lines: string) =>
   `  chain ${hook} {\n    type filter hook ${hook} priority ${hook === 'prerouting' ? 'mangle' : 'filter'}; policy accept;\n${lines}  }\n`
 
-const ipOf = (address: string) => (familyOf(address) === 4 ? 'ip' : 'ip6')
+const nftFamily = (address: string) => (familyOf(address) === 4 ? 'ip' : 'ip6')
 
 const line = (family: 4 | 6, text: string): IpCommand => ({ family, line: text, essential: true })

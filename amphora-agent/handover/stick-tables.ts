@@ -6,15 +6,23 @@ import type { Desired } from '../protocol/desired.js'
 import type { Handover, TablesTaken } from '../protocol/handover.js'
 import { HAPROXY_PEERS_PORT } from '../protocol/paths.js'
 import { waitFor } from '../time/wait.js'
-import { CONFIRMED, helloOf, STILL_THERE, TAUGHT_ALL, TEACH_ALL, WELCOME, wholeMessages } from './peer-messages.js'
+import {
+  ACCEPTED,
+  HEARTBEAT,
+  peerHello,
+  RESYNC_CONFIRM,
+  RESYNC_FINISHED,
+  RESYNC_REQUEST,
+  wholeMessages,
+} from './peer-messages.js'
 import { TABLES_PORT } from './plan-handover.js'
 
 /** The VIP waits at most this long. A hundred thousand entries need a fraction of it. */
-const LIMIT_MS = 10_000
-const ANSWER_MS = 2_000
+const TIMEOUT_MS = 10_000
+const ANSWER_TIMEOUT_MS = 2_000
 const RETRY_MS = 100
 /** HAProxy sends changes to a peer of its own name only when that peer sends something. */
-const PROMPT_MS = 50
+const HEARTBEAT_MS = 50
 
 /**
  * Copies the stick tables of a leaving amphora to the one that takes over, before the VIP moves. The agents forward
@@ -44,7 +52,7 @@ export class StickTables {
    */
   async offer({ own }: Handover): Promise<void> {
     if (this.#server !== null) return
-    const opened = createServer(socket => void this.#welcome(socket))
+    const opened = createServer(socket => void this.#accept(socket))
     opened.listen(TABLES_PORT, own)
     await once(opened, 'listening')
     opened.on('error', error => this.#log.error(`handover: stick tables: ${error.message}`))
@@ -56,9 +64,9 @@ export class StickTables {
     this.end()
     const round = this.#round
     if (!hasStickTables(this.#desired())) return 'none'
-    const until = performance.now() + LIMIT_MS
+    const until = performance.now() + TIMEOUT_MS
     const attempt = () => this.#attempt(handover, round, until)
-    return (await waitFor(attempt, { timeoutMs: LIMIT_MS, everyMs: RETRY_MS })) ?? 'missing'
+    return (await waitFor(attempt, { timeoutMs: TIMEOUT_MS, everyMs: RETRY_MS })) ?? 'missing'
   }
 
   /**
@@ -79,7 +87,7 @@ export class StickTables {
   /** @returns null to try again */
   async #attempt(handover: Handover, round: number, until: number): Promise<TablesTaken | null> {
     try {
-      if (await this.#takeUntil(handover, until)) return 'all'
+      if (await this.#copyUntil(handover, until)) return 'all'
     } catch (error) {
       this.#log.info(`handover: stick tables: ${String(error)}`)
     }
@@ -89,24 +97,24 @@ export class StickTables {
   }
 
   /** @returns whether HAProxy stored all entries by then */
-  async #takeUntil({ own: localAddress, peer: host }: Handover, until: number): Promise<boolean> {
+  async #copyUntil({ own: localAddress, peer: host }: Handover, until: number): Promise<boolean> {
     const other = await this.#connect({ host, localAddress, port: TABLES_PORT })
     const own = await this.#connectHaproxy()
-    const prompt = setInterval(() => {
-      if (other.destroyed) clearInterval(prompt)
-      for (const socket of [own, other]) if (socket.writable) socket.write(STILL_THERE)
-    }, PROMPT_MS)
-    other.write(Buffer.concat([TAUGHT_ALL, TEACH_ALL]))
+    const heartbeat = setInterval(() => {
+      if (other.destroyed) clearInterval(heartbeat)
+      for (const socket of [own, other]) if (socket.writable) socket.write(HEARTBEAT)
+    }, HEARTBEAT_MS)
+    other.write(Buffer.concat([RESYNC_FINISHED, RESYNC_REQUEST]))
     return new Promise(resolve => {
-      const answers = wholeMessages(head => head.equals(CONFIRMED) && resolve(true))
+      const answers = wholeMessages(head => head.equals(RESYNC_CONFIRM) && resolve(true))
       pipeline(other, wholeMessages(), own, () => resolve(false))
       pipeline(own, answers, other, () => resolve(false))
       setTimeout(() => resolve(false), until - performance.now()).unref()
     })
   }
 
-  async #welcome(other: Socket): Promise<void> {
-    this.#keep(other)
+  async #accept(other: Socket): Promise<void> {
+    this.#track(other)
     try {
       const own = await this.#connectHaproxy()
       pipeline(other, own, () => {})
@@ -121,19 +129,19 @@ export class StickTables {
   async #connectHaproxy(): Promise<Socket> {
     const host = this.#desired()?.pair?.address ?? '127.0.0.1'
     const socket = await this.#connect({ host, port: HAPROXY_PEERS_PORT })
-    socket.write(helloOf(this.#amphoraId))
-    const answer = await read(socket, WELCOME.length)
-    if (answer !== WELCOME) throw new Error(`HAProxy refused the peer connection with status ${answer.trim()}`)
+    socket.write(peerHello(this.#amphoraId))
+    const answer = await read(socket, ACCEPTED.length)
+    if (answer !== ACCEPTED) throw new Error(`HAProxy refused the peer connection with status ${answer.trim()}`)
     return socket
   }
 
   async #connect(options: TcpNetConnectOpts): Promise<Socket> {
-    const socket = this.#keep(createConnection(options))
-    await once(socket, 'connect', { signal: AbortSignal.timeout(ANSWER_MS) })
+    const socket = this.#track(createConnection(options))
+    await once(socket, 'connect', { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) })
     return socket
   }
 
-  #keep(socket: Socket): Socket {
+  #track(socket: Socket): Socket {
     this.#open.add(socket)
     socket.on('close', () => this.#open.delete(socket))
     socket.on('error', error => this.#log.info(`handover: stick tables: ${error.message}`))
@@ -144,7 +152,7 @@ export class StickTables {
 const hasStickTables = (desired: Desired | null): boolean => /^peers /m.test(desired?.haproxy?.text ?? '')
 
 async function read(socket: Socket, size: number): Promise<string> {
-  const signal = AbortSignal.timeout(ANSWER_MS)
+  const signal = AbortSignal.timeout(ANSWER_TIMEOUT_MS)
   for (;;) {
     const piece: Buffer | null = socket.read(size)
     if (piece !== null) return piece.toString('latin1')

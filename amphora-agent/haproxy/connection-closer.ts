@@ -1,13 +1,13 @@
 import type { OldWorkerLimits } from '../protocol/desired.js'
 import type { Haproxy } from './haproxy.js'
-import { commandsFor, type Leaving, pathOf } from './leaving.js'
-import { createOldWorkerEnds, observeOldWorkers, surplusOf } from './old-workers.js'
-import { closeSessions, closeUnlessOthers, parseSessions, type Session } from './runtime/sessions.js'
+import { commandsFor, type Leaving, serverPath } from './leaving.js'
+import { createOldWorkerTerminator, findSurplus, observeOldWorkers } from './old-workers.js'
+import { closeSessions, closeUnchanged, parseSessions, type Session } from './runtime/sessions.js'
 
 export type ConnectionCloserOptions = {
   haproxy: Haproxy
   /** Whether to abort work in progress. */
-  isOver: () => boolean
+  isAborted: () => boolean
   /** Called with a line for the log. */
   onClosed: (text: string) => void
 }
@@ -18,13 +18,13 @@ export type Closing = () => Promise<void>
 /** Closes connections whose time is over, and ends surplus old workers. */
 export class ConnectionCloser {
   readonly #haproxy: Haproxy
-  readonly #isOver: () => boolean
+  readonly #isAborted: () => boolean
   readonly #onClosed: (text: string) => void
-  readonly #ends = createOldWorkerEnds()
+  readonly #terminations = createOldWorkerTerminator()
 
-  constructor({ haproxy, isOver, onClosed }: ConnectionCloserOptions) {
+  constructor({ haproxy, isAborted, onClosed }: ConnectionCloserOptions) {
     this.#haproxy = haproxy
-    this.#isOver = isOver
+    this.#isAborted = isAborted
     this.#onClosed = onClosed
   }
 
@@ -48,12 +48,12 @@ export class ConnectionCloser {
         if (ours.length === 0) continue
         // An old worker has stopped its proxies: it refuses commands for servers, and accepts those for single
         // sessions.
-        if (pid !== worker) closing.push(() => closeUnlessOthers(this.#commandsTo(pid), ours))
+        if (pid !== worker) closing.push(() => closeUnchanged(this.#commandsTo(pid), ours))
         else await this.#haproxy.commandTo(pid, commandsFor(one).closeSessions).catch(() => '')
-        closed.set(pathOf(one), (closed.get(pathOf(one)) ?? 0) + ours.length)
+        closed.set(serverPath(one), (closed.get(serverPath(one)) ?? 0) + ours.length)
       }
     }
-    this.#tell(over, closed)
+    this.#report(over, closed)
     return { closed: new Set(closed.keys()), closing }
   }
 
@@ -62,18 +62,18 @@ export class ConnectionCloser {
     if (allowed === null || pids.length === 0) return []
     const workers = observeOldWorkers(pids)
     const limit = workers.length > allowed.most ? `${allowed.most} of them` : `${allowed.memoryMib} MiB`
-    const surplus = surplusOf(workers, allowed).filter(worker => !this.#ends.isEnding(worker))
+    const surplus = findSurplus(workers, allowed).filter(worker => !this.#terminations.isTerminating(worker))
     return surplus.map(worker => async () => {
       const open = (await this.#sessionsOf(worker.pid)).filter(({ server }) => server !== '<none>')
       await closeSessions(this.#commandsTo(worker.pid), open)
-      this.#ends.end(worker)
+      this.#terminations.terminate(worker)
       this.#onClosed(`${open.length} connections of an old worker of HAProxy: more than ${limit}`)
     })
   }
 
-  #tell(over: readonly Leaving[], closed: ReadonlyMap<string, number>): void {
+  #report(over: readonly Leaving[], closed: ReadonlyMap<string, number>): void {
     for (const one of over) {
-      const count = closed.get(pathOf(one)) ?? 0
+      const count = closed.get(serverPath(one)) ?? 0
       if (count === 0) continue
       this.#onClosed(`${count} connections of member ${one.server.name}, ${one.delayMs / 1000} s after it left`)
     }
@@ -86,7 +86,7 @@ export class ConnectionCloser {
   #commandsTo(pid: number) {
     return {
       command: (...commands: string[]) => this.#haproxy.commandTo(pid, ...commands).catch(() => ''),
-      isOver: this.#isOver,
+      isAborted: this.#isAborted,
     }
   }
 }

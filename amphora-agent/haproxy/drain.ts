@@ -2,15 +2,15 @@ import type { Log } from '../log/log.js'
 import type { OldWorkerLimits } from '../protocol/desired.js'
 import { type Closing, ConnectionCloser } from './connection-closer.js'
 import type { Haproxy } from './haproxy.js'
-import { commandsFor, isOver, type Leaving, monotonicMs, pathOf, whoStillLeaves } from './leaving.js'
+import { commandsFor, isExpired, type Leaving, monotonicMs, serverPath, serversStillLeaving } from './leaving.js'
 import { LeavingStore } from './leaving-store.js'
 
 /** Delay of the first check after a change; a pool may give its members no time at all. */
-const FIRST_LOOK_MS = 50
+const FIRST_CHECK_MS = 50
 /** How often to try to delete a server; that succeeds once its last connection, even an idle one, is closed. */
-const LOOK_MS = 500
+const CHECK_MS = 500
 /** How often to check old workers against their limits. */
-const OLD_WORKERS_MS = 5_000
+const OLD_WORKERS_CHECK_MS = 5_000
 
 export type DrainOptions = {
   haproxy: Haproxy
@@ -36,17 +36,17 @@ export class Drain {
   #thenStop = false
   #hasOldWorkers = false
   #isClosed = false
-  #isLooking = false
+  #isChecking = false
   #timer: NodeJS.Timeout | null = null
 
   constructor(options: DrainOptions) {
     const { haproxy, onClosed } = options
     this.#options = options
-    this.#closer = new ConnectionCloser({ haproxy, onClosed, isOver: () => this.#isClosed })
+    this.#closer = new ConnectionCloser({ haproxy, onClosed, isAborted: () => this.#isClosed })
   }
 
   start(): void {
-    this.#schedule(FIRST_LOOK_MS)
+    this.#schedule(FIRST_CHECK_MS)
   }
 
   leaving(): readonly Leaving[] {
@@ -65,7 +65,7 @@ export class Drain {
 
   /** Call after a reload: there is one more old worker. */
   reloaded(): void {
-    this.#schedule(FIRST_LOOK_MS)
+    this.#schedule(FIRST_CHECK_MS)
   }
 
   close(): void {
@@ -76,7 +76,7 @@ export class Drain {
   #begin(next: readonly Leaving[], thenStop: boolean): void {
     const changes = this.#store.keep(next) || thenStop !== this.#thenStop
     this.#thenStop = thenStop
-    if (changes && (next.length > 0 || thenStop)) this.#schedule(FIRST_LOOK_MS)
+    if (changes && (next.length > 0 || thenStop)) this.#schedule(FIRST_CHECK_MS)
   }
 
   #schedule(delay: number): void {
@@ -85,26 +85,26 @@ export class Drain {
   }
 
   #tick(): void {
-    if (this.#isLooking) {
-      this.#schedule(LOOK_MS)
+    if (this.#isChecking) {
+      this.#schedule(CHECK_MS)
       return
     }
-    this.#isLooking = true
-    void this.#lookAndClose()
+    this.#isChecking = true
+    void this.#checkAndClose()
       .catch(error => this.#options.log.error(`cannot drain leaving servers: ${String(error)}`))
       .then(() => {
-        this.#isLooking = false
+        this.#isChecking = false
         const pause = this.#pauseUntilNext()
         if (pause !== null) this.#schedule(pause)
       })
   }
 
-  async #lookAndClose(): Promise<void> {
-    for (const work of await this.#options.inTurn(() => this.#look())) if (!this.#isClosed) await work()
+  async #checkAndClose(): Promise<void> {
+    for (const work of await this.#options.inTurn(() => this.#check())) if (!this.#isClosed) await work()
   }
 
   /** @returns the remaining work on old workers */
-  async #look(): Promise<Closing[]> {
+  async #check(): Promise<Closing[]> {
     const { haproxy, limits } = this.#options
     const processes = await haproxy.processes()
     if (this.#isClosed || (processes === null && haproxy.pid() !== null)) return []
@@ -112,11 +112,13 @@ export class Drain {
     const oldWorkers = processes?.oldWorkerPids ?? []
     this.#hasOldWorkers = oldWorkers.length > 0
     const ending = this.#closer.planSurplus(oldWorkers, limits())
-    const over = this.leaving().filter(one => isOver(one, monotonicMs()))
+    const over = this.leaving().filter(one => isExpired(one, monotonicMs()))
     const { closed, closing } = await this.#closer.closeConnections(over, worker, oldWorkers)
     const deleted = await this.#deleteFree(worker)
     const { servers } = this.#store
-    this.#store.keep(whoStillLeaves(servers, monotonicMs(), { deleted, closed, hasOldWorkers: this.#hasOldWorkers }))
+    this.#store.keep(
+      serversStillLeaving(servers, monotonicMs(), { deleted, closed, hasOldWorkers: this.#hasOldWorkers }),
+    )
     if (this.#thenStop && oldWorkers.length === 0) {
       this.#thenStop = false
       await haproxy.stop()
@@ -129,7 +131,7 @@ export class Drain {
     const deleted = new Set<string>()
     if (worker === null) return deleted
     for (const one of this.leaving().filter(({ removed, held }) => removed && held)) {
-      if (await this.#isDeleted(worker, one)) deleted.add(pathOf(one))
+      if (await this.#isDeleted(worker, one)) deleted.add(serverPath(one))
     }
     return deleted
   }
@@ -142,9 +144,9 @@ export class Drain {
 
   #pauseUntilNext(): number | null {
     const leaving = this.leaving()
-    if (this.#thenStop || leaving.some(one => one.removed && one.held)) return LOOK_MS
-    if (leaving.length === 0) return this.#hasOldWorkers ? OLD_WORKERS_MS : null
+    if (this.#thenStop || leaving.some(one => one.removed && one.held)) return CHECK_MS
+    if (leaving.length === 0) return this.#hasOldWorkers ? OLD_WORKERS_CHECK_MS : null
     const next = Math.min(...leaving.map(one => one.since + one.delayMs)) - monotonicMs()
-    return Math.min(OLD_WORKERS_MS, Math.max(FIRST_LOOK_MS, next))
+    return Math.min(OLD_WORKERS_CHECK_MS, Math.max(FIRST_CHECK_MS, next))
   }
 }

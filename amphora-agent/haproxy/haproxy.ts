@@ -13,11 +13,11 @@ import {
   HAPROXY_USER,
 } from '../protocol/paths.js'
 import { waitFor } from '../time/wait.js'
-import { HAPROXY_MESSAGES, lastWords, printedSize, wordsSince, workerFinished } from './messages.js'
+import { HAPROXY_MESSAGES, lastOutput, outputSince, outputSize, workerFinished } from './messages.js'
 import { type HaproxyObservation, RuntimeClient, type WorkerLoad } from './runtime/client.js'
 import type { ProcTable } from './runtime/proc-table.js'
+import { prepareChroot, prepareSandbox } from './sandbox.js'
 import { HAPROXY_PROGRAM } from './validate.js'
-import { prepareChroot, prepareWalls } from './walls.js'
 
 /** A configuration that serves nothing, for a HAProxy whose old workers still have connections. */
 export const IDLE_CONFIGURATION = `global
@@ -36,11 +36,11 @@ const MASTER_MS = 2_000
 /** Long enough to read a large configuration on a busy machine. */
 const RELOAD_MS = 60_000
 
-/** HAProxy failed to start or reload; `words` is what it printed. */
+/** HAProxy failed to start or reload; `output` is what it printed. */
 export class HaproxyFailure extends Error {
   constructor(
     message: string,
-    readonly words: string,
+    readonly output: string,
   ) {
     super(message)
   }
@@ -93,7 +93,7 @@ export class Haproxy {
 
   /** Starts HAProxy unless it is already starting, and waits until its worker answers. @throws HaproxyFailure */
   async start(serverState: string): Promise<void> {
-    const mark = printedSize()
+    const mark = outputSize()
     if (this.#supervisor.pid() !== null) return this.#untilReady(mark, this.#supervisor.failures())
     writeServerState(serverState)
     this.#supervisor.start()
@@ -115,13 +115,13 @@ export class Haproxy {
     events.beforeRead()
     writeServerState(serverState)
     prepareChroot()
-    const mark = printedSize()
+    const mark = outputSize()
     process.kill(master, 'SIGUSR2')
     const outcome = await waitFor(() => this.#reloadOutcome(master, before), { timeoutMs: RELOAD_MS })
     if (outcome === 'ready') return
     throw new HaproxyFailure(
       outcome === 'failed' ? 'HAProxy failed to reload' : `HAProxy did not reload within ${RELOAD_MS / 1000} s`,
-      wordsSince(mark),
+      outputSince(mark),
     )
   }
 
@@ -184,9 +184,9 @@ export class Haproxy {
     return this.#runtime.processes()
   }
 
-  /** @see RuntimeClient.underWay */
-  underWay(): Promise<WorkerLoad[] | null> {
-    return this.#runtime.underWay()
+  /** @see RuntimeClient.workerLoads */
+  workerLoads(): Promise<WorkerLoad[] | null> {
+    return this.#runtime.workerLoads()
   }
 
   /** Stops supervising HAProxy and leaves it running. */
@@ -200,16 +200,16 @@ export class Haproxy {
     const messages = openSync(HAPROXY_MESSAGES, 'a')
     const master = `${HAPROXY_MASTER_SOCKET},mode,600`
     const succession = replaced === null ? [] : ['-sf', String(replaced)]
-    const [program = HAPROXY_PROGRAM, ...first] = prepareWalls(limits)
-    const words = [...first, '-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE, ...succession]
-    const child = spawn(program, words, { detached: true, stdio: ['ignore', 'ignore', messages] })
+    const [program = HAPROXY_PROGRAM, ...first] = prepareSandbox(limits)
+    const args = [...first, '-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE, ...succession]
+    const child = spawn(program, args, { detached: true, stdio: ['ignore', 'ignore', messages] })
     closeSync(messages)
     return child
   }
 
   #ended(): void {
     const { events, log } = this.#options
-    log.error(`HAProxy's last output: ${lastWords()}`)
+    log.error(`HAProxy's last output: ${lastOutput()}`)
     this.#ourWorker = null
     writeServerState(events.onEnd())
   }
@@ -232,7 +232,7 @@ export class Haproxy {
     if (outcome === 'ready') return this.#options.events.onReady()
     throw new HaproxyFailure(
       outcome === 'ended' ? 'HAProxy exited at its start' : `HAProxy did not answer within ${READY_MS / 1000} s`,
-      wordsSince(mark),
+      outputSince(mark),
     )
   }
 
@@ -242,7 +242,7 @@ export class Haproxy {
   async #takeOver(serverState: string): Promise<void> {
     await this.#options.events.beforeReload()
     writeServerState(serverState)
-    const mark = printedSize()
+    const mark = outputSize()
     this.#supervisor.replace()
     await this.#untilReady(mark, 0)
   }

@@ -18,7 +18,7 @@ export const memberKey = (backend: string, address: string, port: number): strin
 export const isChecked = ({ options }: Server): boolean => options.includes('check') || options.includes('agent-check')
 
 /** The keys of members that failed their checks. */
-export function membersDown(states: readonly ServerState[]): Set<string> {
+export function downMemberKeys(states: readonly ServerState[]): Set<string> {
   const down = states.filter(state => state.operational === 'stopped' && !inMaintenance(state))
   return new Set(down.map(({ backend, address, port }) => memberKey(backend, address, port)))
 }
@@ -30,9 +30,9 @@ export function membersDown(states: readonly ServerState[]): Set<string> {
 export type KnownDown = {
   keys: () => ReadonlySet<string>
   /** Replaces the keys with what HAProxy reports now. */
-  see: (states: readonly ServerState[]) => void
+  update: (states: readonly ServerState[]) => void
   /** Replaces the keys with what the controller last heard, for an amphora without observations. */
-  suppose: (desired: Desired) => void
+  assume: (desired: Desired) => void
 }
 
 export function createKnownDown(): KnownDown {
@@ -46,12 +46,12 @@ export function createKnownDown(): KnownDown {
   }
   return {
     keys: () => keys,
-    see: states => keep(membersDown(states)),
-    suppose: ({ haproxy, downMembers }) => keep(keysOf(haproxy, new Set(downMembers))),
+    update: states => keep(downMemberKeys(states)),
+    assume: ({ haproxy, downMembers }) => keep(memberKeys(haproxy, new Set(downMembers))),
   }
 }
 
-function keysOf(haproxy: HaproxyPart | null, names: ReadonlySet<string>): Set<string> {
+function memberKeys(haproxy: HaproxyPart | null, names: ReadonlySet<string>): Set<string> {
   return new Set(
     (haproxy?.backends ?? []).flatMap(backend =>
       backend.servers

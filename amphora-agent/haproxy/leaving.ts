@@ -18,7 +18,8 @@ export const leavingSchema = z.strictObject({
 /** A server that is out of service and may finish its connections. */
 export type Leaving = z.output<typeof leavingSchema>
 
-export const pathOf = ({ backend, server }: Pick<Leaving, 'backend' | 'server'>): string => `${backend}/${server.name}`
+export const serverPath = ({ backend, server }: Pick<Leaving, 'backend' | 'server'>): string =>
+  `${backend}/${server.name}`
 
 /**
  * Milliseconds since the machine started, the same for all its processes: a server may take longer to leave than an
@@ -28,14 +29,14 @@ export const monotonicMs = (): number => Number(process.hrtime.bigint() / 1_000_
 
 /** Commands to the current worker about a leaving server. */
 export const commandsFor = (one: Pick<Leaving, 'backend' | 'server'>) => ({
-  takeOut: `set server ${pathOf(one)} state maint`,
-  bringBack: `set server ${pathOf(one)} state ready`,
-  closeSessions: `shutdown sessions server ${pathOf(one)}`,
-  remove: `del server ${pathOf(one)}`,
+  takeOut: `set server ${serverPath(one)} state maint`,
+  bringBack: `set server ${serverPath(one)} state ready`,
+  closeSessions: `shutdown sessions server ${serverPath(one)}`,
+  remove: `del server ${serverPath(one)}`,
 })
 
 /** Whether its remaining connections may be closed. */
-export const isOver = ({ since, delayMs }: Leaving, now: number): boolean => now >= since + delayMs
+export const isExpired = ({ since, delayMs }: Leaving, now: number): boolean => now >= since + delayMs
 
 /** How long removed servers may still finish their connections, in whole seconds; 0 if these may be closed. */
 export function leavingSeconds(leaving: readonly Leaving[], now: number): number {
@@ -48,13 +49,13 @@ export function leavingSeconds(leaving: readonly Leaving[], now: number): number
  * The servers that leave when HAProxy changes from `applied` to `desired`: those already leaving that do not
  * return, and those removed or disabled now. A pool's new delay also applies to servers already leaving.
  */
-export function whoLeaves(
+export function serversLeaving(
   before: readonly Leaving[],
   applied: HaproxyPart | null,
   desired: HaproxyPart | null,
   now: number,
 ): Leaving[] {
-  const known = new Set(before.map(pathOf))
+  const known = new Set(before.map(serverPath))
   const candidates = (applied?.backends ?? []).flatMap(({ name, deregistrationDelay, servers }) =>
     servers.map(server => ({
       backend: name,
@@ -66,10 +67,10 @@ export function whoLeaves(
     })),
   )
   const backends = new Map((desired?.backends ?? []).map(backend => [backend.name, backend]))
-  return [...before, ...candidates.filter(one => !known.has(pathOf(one)))].flatMap(one => {
+  return [...before, ...candidates.filter(one => !known.has(serverPath(one)))].flatMap(one => {
     const backend = backends.get(one.backend)
     const kept = backend?.servers.find(({ name }) => name === one.server.name)
-    if (kept !== undefined && (!kept.disabled || (one.server.disabled && !known.has(pathOf(one))))) return []
+    if (kept !== undefined && (!kept.disabled || (one.server.disabled && !known.has(serverPath(one))))) return []
     const delayMs = backend === undefined ? one.delayMs : backend.deregistrationDelay * 1000
     return [{ ...one, removed: kept === undefined, delayMs }]
   })
@@ -85,12 +86,12 @@ type Observation = {
 }
 
 /** The servers that are still leaving after an observation. */
-export function whoStillLeaves(leaving: readonly Leaving[], now: number, observed: Observation): Leaving[] {
+export function serversStillLeaving(leaving: readonly Leaving[], now: number, observed: Observation): Leaving[] {
   return leaving
-    .map(one => ({ ...one, held: one.held && !observed.deleted.has(pathOf(one)) }))
+    .map(one => ({ ...one, held: one.held && !observed.deleted.has(serverPath(one)) }))
     .filter(one => {
       if (one.removed && one.held) return true
-      return isOver(one, now) ? observed.closed.has(pathOf(one)) : !one.removed || observed.hasOldWorkers
+      return isExpired(one, now) ? observed.closed.has(serverPath(one)) : !one.removed || observed.hasOldWorkers
     })
 }
 
@@ -103,7 +104,7 @@ export const afterReload = (leaving: readonly Leaving[]): Leaving[] =>
  * commands, but clients may send more requests on the connections it keeps. Excludes backends that would have no
  * server left.
  */
-export function whoLeavesBeforeReload(
+export function serversToDisableBeforeReload(
   applied: HaproxyPart | null,
   desired: HaproxyPart | null,
 ): Pick<Leaving, 'backend' | 'server'>[] {

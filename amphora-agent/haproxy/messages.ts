@@ -1,27 +1,27 @@
 import { readFileSync, statSync } from 'node:fs'
 import { LOG_DIRECTORY } from '../protocol/paths.js'
-import { significantWords } from './validate.js'
+import { significantOutput } from './validate.js'
 
 /** HAProxy's own output, at its start, reload and exit. */
 export const HAPROXY_MESSAGES = `${LOG_DIRECTORY}/haproxy-messages.log`
 
-const LAST_WORDS_SIZE = 4_000
+const LAST_OUTPUT_SIZE = 4_000
 /** Exit codes of a killed worker: SIGKILL, SIGTERM. */
 const KILLED = ['137', '143']
 
-/** The size of HAProxy's output so far; a mark for `wordsSince`. */
-export function printedSize(): number {
+/** The size of HAProxy's output so far; a mark for `outputSince`. */
+export function outputSize(): number {
   return statSync(HAPROXY_MESSAGES, { throwIfNoEntry: false })?.size ?? 0
 }
 
-/** The significant part of HAProxy's output. @param mark where to begin, as returned by `printedSize` */
-export function wordsSince(mark: number): string {
-  return significantWords(printedFrom(mark))
+/** The significant part of HAProxy's output. @param mark where to begin, as returned by `outputSize` */
+export function outputSince(mark: number): string {
+  return significantOutput(outputFrom(mark))
 }
 
 /** The significant part of the end of HAProxy's output. */
-export function lastWords(): string {
-  return wordsSince(Math.max(0, printedSize() - LAST_WORDS_SIZE))
+export function lastOutput(): string {
+  return outputSince(Math.max(0, outputSize() - LAST_OUTPUT_SIZE))
 }
 
 /**
@@ -31,11 +31,11 @@ export function lastWords(): string {
  */
 export function workerFinished(pid: number): boolean {
   const ends = new RegExp(`worker \\(${pid}\\) exited with code (\\d+)`, 'g')
-  const code = [...printedFrom(0).matchAll(ends)].at(-1)?.[1]
+  const code = [...outputFrom(0).matchAll(ends)].at(-1)?.[1]
   return code !== undefined && !KILLED.includes(code)
 }
 
-function printedFrom(offset: number): string {
+function outputFrom(offset: number): string {
   try {
     const bytes = readFileSync(HAPROXY_MESSAGES)
     // The file may have been truncated since.

@@ -13,7 +13,7 @@ export function observeOldWorkers(pids: readonly number[]): OldWorker[] {
 }
 
 /** The oldest workers, which must end for the rest to be within the limits. Pure. */
-export function surplusOf(workers: readonly OldWorker[], { most, memoryMib }: OldWorkerLimits): OldWorker[] {
+export function findSurplus(workers: readonly OldWorker[], { most, memoryMib }: OldWorkerLimits): OldWorker[] {
   const oldestFirst = workers.toSorted((one, other) => one.startTime - other.startTime || one.pid - other.pid)
   let memoryKib = oldestFirst.reduce((sum, worker) => sum + worker.memoryKib, 0)
   return oldestFirst.filter((worker, index) => {
@@ -24,32 +24,32 @@ export function surplusOf(workers: readonly OldWorker[], { most, memoryMib }: Ol
 }
 
 /** A worker exits at once on SIGTERM; one that still runs after this time hangs. */
-const END_MS = 5_000
+const EXIT_MS = 5_000
 
 /** Ends old workers. */
-export type OldWorkerEnds = {
+export type OldWorkerTerminator = {
   /** Terminates the worker. */
-  end: (worker: OldWorker) => void
+  terminate: (worker: OldWorker) => void
   /** Whether it was terminated before. Kills it if it still runs after END_MS. */
-  isEnding: (worker: OldWorker) => boolean
+  isTerminating: (worker: OldWorker) => boolean
 }
 
-export function createOldWorkerEnds(): OldWorkerEnds {
+export function createOldWorkerTerminator(): OldWorkerTerminator {
   const askedAt = new Map<string, number>()
   const keyOf = ({ pid, startTime }: OldWorker) => `${pid} ${startTime}`
   const kill = (worker: OldWorker, signal: 'SIGTERM' | 'SIGKILL') => {
     if (isAlive(worker)) process.kill(worker.pid, signal)
   }
   return {
-    end: worker => {
+    terminate: worker => {
       if (askedAt.size > 1_000) askedAt.clear()
       askedAt.set(keyOf(worker), performance.now())
       kill(worker, 'SIGTERM')
     },
-    isEnding: worker => {
+    isTerminating: worker => {
       const asked = askedAt.get(keyOf(worker))
       if (asked === undefined) return false
-      if (performance.now() - asked > END_MS) kill(worker, 'SIGKILL')
+      if (performance.now() - asked > EXIT_MS) kill(worker, 'SIGKILL')
       return true
     },
   }

@@ -1,6 +1,6 @@
 import { canonical } from '../network/address.js'
 import type { Desired, HaproxyPart, Server } from '../protocol/desired.js'
-import { type Leaving, pathOf } from './leaving.js'
+import { type Leaving, serverPath } from './leaving.js'
 import type { HaproxyObservation } from './runtime/client.js'
 import { inMaintenance, isDrainedByHand, type ServerState } from './runtime/servers-state.js'
 
@@ -72,7 +72,7 @@ function serverDiffers(
     const command = `set maxconn server ${path} ${limitOf(server)}`
     found.push({ text: `${who} had connection limit ${connections}`, command })
   }
-  const difference = found.length > 0 ? null : differenceOf(server, state)
+  const difference = found.length > 0 ? null : describeDifference(server, state)
   return difference === null ? found : [{ text: `${who} ${difference}`, command: null }]
 }
 
@@ -136,20 +136,20 @@ export function differences(
       const path = `${backend.name}/${server.name}`
       const state = byPath.get(path)
       byPath.delete(path)
-      const difference = state === undefined ? 'is missing' : differenceOf(server, state)
+      const difference = state === undefined ? 'is missing' : describeDifference(server, state)
       if (difference !== null) found.push(`server ${path} ${difference}`)
     }
   }
-  const parting = new Set(leaving.map(pathOf))
+  const leavingPaths = new Set(leaving.map(serverPath))
   for (const [path, state] of byPath) {
     if (!ours.has(state.backend)) continue
-    if (!parting.has(path)) found.push(`server ${path} is unexpected`)
+    if (!leavingPaths.has(path)) found.push(`server ${path} is unexpected`)
     else if (!inMaintenance(state)) found.push(`server ${path} is leaving but still in service`)
   }
   return found
 }
 
-function differenceOf(server: Server, state: ServerState): string | null {
+function describeDifference(server: Server, state: ServerState): string | null {
   if (state.number !== server.number) return `has number ${state.number}`
   if (canonical(state.address) !== canonical(server.address)) return `has address ${state.address}`
   if (state.port !== server.port) return `has port ${state.port}`

@@ -1,5 +1,5 @@
 import type { Backend, HaproxyPart, Server } from '../protocol/desired.js'
-import { afterReload, type Leaving, whoLeaves } from './leaving.js'
+import { afterReload, type Leaving, serversLeaving } from './leaving.js'
 
 export type HaproxyFacts = {
   /** HAProxy is running. */
@@ -23,7 +23,7 @@ export type RuntimeCommand = {
  * What to do with HAProxy. `retire` reloads a configuration that serves nothing, while old workers finish their
  * connections.
  */
-type Way =
+type HaproxyAction =
   | { kind: 'unchanged' }
   | { kind: 'start' }
   | { kind: 'stop' }
@@ -32,7 +32,7 @@ type Way =
   | { kind: 'runtime'; commands: RuntimeCommand[] }
 
 /** What to do, and the servers that are leaving afterwards. */
-export type HaproxyTransition = Way & { leaving: Leaving[] }
+export type HaproxyTransition = HaproxyAction & { leaving: Leaving[] }
 
 /**
  * Plans the cheapest way from the applied to the desired configuration. Members of backends and connection limits
@@ -45,22 +45,22 @@ export function planTransition(
   desired: HaproxyPart | null,
   facts: HaproxyFacts,
 ): HaproxyTransition {
-  const way = wayTo(applied, desired, facts)
-  const leaving = whoLeaves(facts.leaving, applied, desired, facts.now)
-  switch (way.kind) {
+  const action = actionFor(applied, desired, facts)
+  const leaving = serversLeaving(facts.leaving, applied, desired, facts.now)
+  switch (action.kind) {
     case 'unchanged':
     case 'runtime':
-      return { ...way, leaving }
+      return { ...action, leaving }
     case 'reload':
     case 'retire':
-      return { ...way, leaving: afterReload(leaving) }
+      return { ...action, leaving: afterReload(leaving) }
     case 'start':
     case 'stop':
-      return { ...way, leaving: [] }
+      return { ...action, leaving: [] }
   }
 }
 
-function wayTo(applied: HaproxyPart | null, desired: HaproxyPart | null, facts: HaproxyFacts): Way {
+function actionFor(applied: HaproxyPart | null, desired: HaproxyPart | null, facts: HaproxyFacts): HaproxyAction {
   if (desired === null) {
     if (!facts.running) return { kind: 'unchanged' }
     if (applied !== null) return { kind: 'retire' }
@@ -87,42 +87,45 @@ function wayTo(applied: HaproxyPart | null, desired: HaproxyPart | null, facts: 
     const old = before.get(backend.name)
     before.delete(backend.name)
     const leaving = facts.leaving.filter(one => one.backend === backend.name && one.held && one.removed)
-    const reason = old === undefined ? `backend ${backend.name} is new` : obstacle(old, backend, leaving)
+    const reason = old === undefined ? `backend ${backend.name} is new` : reloadReason(old, backend, leaving)
     if (old === undefined || reason !== null) return { kind: 'reload', reason: reason ?? '' }
 
     const oldServers = new Map(old.servers.map(server => [server.name, server]))
     for (const server of backend.servers) {
       const oldServer = oldServers.get(server.name)
       oldServers.delete(server.name)
-      if (oldServer !== undefined) changed.push(...adjustment(backend.name, oldServer, server))
-      else if (leaving.some(one => one.server.name === server.name)) added.push(...comeback(backend.name, server))
-      else added.push(...addition(backend.name, server))
+      if (oldServer !== undefined) changed.push(...updateCommands(backend.name, oldServer, server))
+      else if (leaving.some(one => one.server.name === server.name)) added.push(...returnCommands(backend.name, server))
+      else added.push(...addCommands(backend.name, server))
     }
     for (const { name } of oldServers.values()) removed.push(silent(`set server ${backend.name}/${name} state maint`))
   }
   for (const name of before.keys()) return { kind: 'reload', reason: `backend ${name} is gone` }
-  const stays = changed.filter(command => !takesOut(command))
-  return { kind: 'runtime', commands: [...added, ...stays, ...changed.filter(takesOut), ...removed] }
+  const stays = changed.filter(command => !takesOutOfService(command))
+  return { kind: 'runtime', commands: [...added, ...stays, ...changed.filter(takesOutOfService), ...removed] }
 }
 
 /** HAProxy reads a line into a buffer of 16 KiB. */
-const MOST_OF_A_LINE = 8_000
+const MAX_LINE_LENGTH = 8_000
 
 /**
  * Joins the commands into as few lines as possible, since each line costs a connection to HAProxy. A line runs to
  * its end even if a command in it fails; so commands that take servers out of service are on later lines than those
  * that add others.
  */
-export function linesOf(commands: readonly RuntimeCommand[]): RuntimeCommand[] {
-  const lines: { commands: RuntimeCommand[]; length: number; takesOut: boolean }[] = []
+export function joinCommands(commands: readonly RuntimeCommand[]): RuntimeCommand[] {
+  const lines: { commands: RuntimeCommand[]; length: number; takesOutOfService: boolean }[] = []
   for (const command of commands) {
     const last = lines.at(-1)
     const fits =
-      last !== undefined && last.takesOut === takesOut(command) && last.length + command.text.length < MOST_OF_A_LINE
+      last !== undefined &&
+      last.takesOutOfService === takesOutOfService(command) &&
+      last.length + command.text.length < MAX_LINE_LENGTH
     if (fits) {
       last.commands.push(command)
       last.length += command.text.length + 1
-    } else lines.push({ commands: [command], length: command.text.length, takesOut: takesOut(command) })
+    } else
+      lines.push({ commands: [command], length: command.text.length, takesOutOfService: takesOutOfService(command) })
   }
   return lines.map(line => ({
     text: line.commands.map(({ text }) => text).join(';'),
@@ -133,12 +136,12 @@ export function linesOf(commands: readonly RuntimeCommand[]): RuntimeCommand[] {
   }))
 }
 
-const takesOut = ({ text }: RuntimeCommand): boolean => text.endsWith(' state maint')
+const takesOutOfService = ({ text }: RuntimeCommand): boolean => text.endsWith(' state maint')
 
 const limitsOf = ({ frontends }: HaproxyPart) => new Map(frontends.map(({ name, maxconn }) => [name, maxconn]))
 
 /** Why the change of one backend needs a reload; null if the runtime socket can do it. */
-function obstacle(old: Backend, desired: Backend, leaving: readonly Leaving[]): string | null {
+function reloadReason(old: Backend, desired: Backend, leaving: readonly Leaving[]): string | null {
   if (old.dynamic !== desired.dynamic) return `backend ${desired.name} differs in its support for dynamic servers`
   const oldServers = new Map(old.servers.map(server => [server.name, server]))
   const taken = [...old.servers, ...leaving.map(({ server }) => server)]
@@ -155,7 +158,7 @@ function obstacle(old: Backend, desired: Backend, leaving: readonly Leaving[]): 
       if (holder !== undefined) return `server ${server.name} reuses the number of server ${holder.name}`
       continue
     }
-    if (!sameLine(before, server)) return `server ${server.name} changed in more than weight and state`
+    if (!hasSameLine(before, server)) return `server ${server.name} changed in more than weight and state`
   }
   for (const { name } of oldServers.values()) {
     if (!desired.dynamic) return `server ${name} cannot leave backend ${desired.name} at runtime`
@@ -165,7 +168,7 @@ function obstacle(old: Backend, desired: Backend, leaving: readonly Leaving[]): 
 }
 
 /** True if at most weight and administrative state differ. */
-function sameLine(old: Server, desired: Server): boolean {
+function hasSameLine(old: Server, desired: Server): boolean {
   return (
     old.number === desired.number &&
     old.address === desired.address &&
@@ -176,7 +179,7 @@ function sameLine(old: Server, desired: Server): boolean {
   )
 }
 
-function addition(backend: string, server: Server): RuntimeCommand[] {
+function addCommands(backend: string, server: Server): RuntimeCommand[] {
   const path = `${backend}/${server.name}`
   const address = server.address.includes(':') ? `[${server.address}]` : server.address
   const words = [
@@ -197,14 +200,14 @@ function addition(backend: string, server: Server): RuntimeCommand[] {
 }
 
 /** Commands for a leaving server that is still present and stays after all. */
-function comeback(backend: string, server: Server): RuntimeCommand[] {
+function returnCommands(backend: string, server: Server): RuntimeCommand[] {
   const path = `${backend}/${server.name}`
   const commands = [silent(`set server ${path} weight ${server.weight}`)]
   if (!server.disabled) commands.push(silent(`set server ${path} state ready`))
   return commands
 }
 
-function adjustment(backend: string, old: Server, desired: Server): RuntimeCommand[] {
+function updateCommands(backend: string, old: Server, desired: Server): RuntimeCommand[] {
   const path = `${backend}/${desired.name}`
   const commands: RuntimeCommand[] = []
   if (old.weight !== desired.weight) commands.push(silent(`set server ${path} weight ${desired.weight}`))

@@ -3,7 +3,7 @@ import { isChecked, memberKey } from './known-down.js'
 import { parseServersState, type ServerState } from './runtime/servers-state.js'
 
 /** What HAProxy runs now: its part of the desired state (null if unknown), and the output of `show servers state`. */
-export type Present = { applied: HaproxyPart | null; dump: string }
+export type RunningHaproxy = { applied: HaproxyPart | null; dump: string }
 
 /** Maintenance from the configuration. If this bit is set alone, a command has overridden it. */
 const ADMIN_FROM_CONFIGURATION = 0x04
@@ -15,7 +15,11 @@ const ADMIN_FROM_CONFIGURATION = 0x04
  * @param present null if HAProxy starts
  * @param down keys of members, see memberKey
  */
-export function serverStateFile(present: Present | null, desired: HaproxyPart, down: ReadonlySet<string>): string {
+export function serverStateFile(
+  present: RunningHaproxy | null,
+  desired: HaproxyPart,
+  down: ReadonlySet<string>,
+): string {
   const before = new Map<string, Server>(
     (present?.applied?.backends ?? []).flatMap(backend =>
       backend.servers.map(server => [`${backend.name}/${server.name}`, server] as const),

@@ -4,10 +4,10 @@ import type { Transition } from '../protocol/messages.js'
 import type { Drain } from './drain.js'
 import type { Haproxy } from './haproxy.js'
 import type { KnownDown } from './known-down.js'
-import { membersDown } from './known-down.js'
-import { afterReload, commandsFor, monotonicMs, whoLeaves, whoLeavesBeforeReload } from './leaving.js'
+import { downMemberKeys } from './known-down.js'
+import { afterReload, commandsFor, monotonicMs, serversLeaving, serversToDisableBeforeReload } from './leaving.js'
 import { differences } from './plan-repair.js'
-import { type HaproxyFacts, linesOf, planTransition, type RuntimeCommand } from './plan-transition.js'
+import { type HaproxyFacts, joinCommands, planTransition, type RuntimeCommand } from './plan-transition.js'
 import { parseServersState } from './runtime/servers-state.js'
 import { serverStateFile } from './server-state-file.js'
 
@@ -31,7 +31,7 @@ export async function startAhead(
   applied: HaproxyPart | null,
   desired: HaproxyPart | null,
 ): Promise<HeadStart | null> {
-  const plan = planTransition(applied, desired, await factsOf({ haproxy, drain }, desired))
+  const plan = planTransition(applied, desired, await readFacts({ haproxy, drain }, desired))
   if (plan.kind !== 'runtime') return null
   drain.begin(plan.leaving)
   return { failure: await runCommands(haproxy, plan.commands) }
@@ -49,7 +49,7 @@ export async function transitionTo(
   headStart: HeadStart | null = null,
 ): Promise<Outcome> {
   const { haproxy, drain, knownDown } = parts
-  const plan = planTransition(applied, desired, await factsOf(parts, desired))
+  const plan = planTransition(applied, desired, await readFacts(parts, desired))
   switch (plan.kind) {
     case 'stop':
       drain.begin(plan.leaving)
@@ -94,11 +94,11 @@ export async function reload(
 ): Promise<Outcome> {
   log.info(`reload: ${reason}`)
   const dump = await haproxy.command('show servers state').catch(() => '')
-  const leaving = afterReload(whoLeaves(drain.leaving(), applied, desired, monotonicMs()))
-  const first = whoLeavesBeforeReload(applied, desired)
+  const leaving = afterReload(serversLeaving(drain.leaving(), applied, desired, monotonicMs()))
+  const first = serversToDisableBeforeReload(applied, desired)
   for (const one of first) await haproxy.command(commandsFor(one).takeOut).catch(() => '')
   try {
-    const down = dump === '' ? knownDown.keys() : membersDown(parseServersState(dump))
+    const down = dump === '' ? knownDown.keys() : downMemberKeys(parseServersState(dump))
     await haproxy.reload(desired === null ? NO_STATES : serverStateFile({ applied, dump }, desired, down))
   } catch (error) {
     for (const one of first) await haproxy.command(commandsFor(one).bringBack).catch(() => '')
@@ -109,7 +109,7 @@ export async function reload(
   return { transition: 'reload', reason }
 }
 
-async function factsOf(
+async function readFacts(
   { haproxy, drain }: Pick<Parts, 'haproxy' | 'drain'>,
   desired: HaproxyPart | null,
 ): Promise<HaproxyFacts> {
@@ -139,7 +139,7 @@ async function differencesNow({ haproxy, drain }: Parts, desired: HaproxyPart): 
 /** @returns null if every command succeeded, else why one failed */
 async function runCommands(haproxy: Haproxy, commands: readonly RuntimeCommand[]): Promise<string | null> {
   try {
-    for (const { text, expect } of linesOf(commands)) {
+    for (const { text, expect } of joinCommands(commands)) {
       const answer = await haproxy.command(text)
       if (answer !== expect) return `HAProxy answered "${answer.slice(0, 300)}" to "${text.slice(0, 300)}"`
     }

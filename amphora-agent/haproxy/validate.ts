@@ -2,12 +2,12 @@ import { run } from '../process/run.js'
 
 export const HAPROXY_PROGRAM = '/usr/sbin/haproxy'
 
-const MAX_WORDS = 4_000
+const MAX_OUTPUT = 4_000
 
 /** Has HAProxy check the file. @returns null if it is valid, else HAProxy's output */
-export async function refusalOf(file: string): Promise<string | null> {
+export async function haproxyConfigurationError(file: string): Promise<string | null> {
   const { status, stdout, stderr } = await run(HAPROXY_PROGRAM, ['-c', '-f', file], { timeoutMs: 60_000 })
-  return status === 0 ? null : significantWords(stdout + stderr) || `haproxy -c exited with status ${status}`
+  return status === 0 ? null : significantOutput(stdout + stderr) || `haproxy -c exited with status ${status}`
 }
 
 export async function haproxyVersion(): Promise<string> {
@@ -15,11 +15,11 @@ export async function haproxyVersion(): Promise<string> {
 }
 
 /** The alerts in HAProxy's output, or all of it if there are none; bounded. */
-export function significantWords(text: string): string {
+export function significantOutput(text: string): string {
   const lines = text
     .split('\n')
     .map(line => line.trim())
     .filter(Boolean)
   const alerts = lines.filter(line => line.startsWith('[ALERT]'))
-  return (alerts.length > 0 ? alerts : lines).join('\n').slice(0, MAX_WORDS)
+  return (alerts.length > 0 ? alerts : lines).join('\n').slice(0, MAX_OUTPUT)
 }

@@ -1,6 +1,6 @@
 import type { Haproxy } from '../haproxy/haproxy.js'
 import type { Repairs } from '../log/repairs.js'
-import { activityOf, childrenOf, isStopped, killIfThere } from '../process/process-table.js'
+import { activityOf, childrenOf, isSuspended, killIfRunning } from '../process/process-table.js'
 
 /** A HAProxy that has not answered for this long is not serving. */
 const SILENT_MS = 1_000
@@ -63,13 +63,13 @@ export class Liveness {
     this.#repairs.note('HAProxy hung; killed and restarted')
     this.#silence = null
     // A suspended worker does not notice that its master has exited, and would keep its share of new connections.
-    for (const each of processes) killIfThere(each)
+    for (const each of processes) killIfRunning(each)
   }
 
   #continued(pid: number, processes: readonly number[], now: number): Silence {
     const activities = processes.map(activityOf)
     const work = activities.reduce((sum, each) => sum + each.work, 0n)
-    const isIdle = processes.some(isStopped) || !activities.some(({ running }) => running)
+    const isIdle = processes.some(isSuspended) || !activities.some(({ running }) => running)
     const before = this.#silence
     if (before === null || before.pid !== pid) return { pid, since: now, work, idleSince: now }
     return !isIdle || work !== before.work ? { ...before, work, idleSince: now } : before

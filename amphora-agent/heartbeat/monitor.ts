@@ -10,10 +10,10 @@ import { holdsVip } from '../network/observed.js'
 import type { Desired } from '../protocol/desired.js'
 import { HAPROXY_TRACK_FILE } from '../protocol/paths.js'
 import { Liveness } from './liveness.js'
-import { BUSY_LOOK_MS, Pace } from './pace.js'
+import { BUSY_INTERVAL_MS, Pace } from './pace.js'
 import { Readings } from './readings.js'
 import { Reporter } from './reporter.js'
-import type { Sender, Standing } from './sender.js'
+import type { AmphoraStatus, Sender } from './sender.js'
 
 export type MonitorOptions = {
   store: Store
@@ -22,9 +22,9 @@ export type MonitorOptions = {
   sender: Sender
   repairs: Repairs
   /** Whether the amphora is draining: HAProxy exits with its last connection, and does not answer until then. */
-  drains: () => boolean
+  isDraining: () => boolean
   /** The result of the last comparison with the desired state. */
-  standing: () => Pick<Standing, 'mismatches' | 'needsApply'>
+  getStatus: () => Pick<AmphoraStatus, 'mismatches' | 'needsApply'>
   /** Called when HAProxy's running configuration differs from the desired one. */
   onDrift: () => void
   beatIntervalMs: number
@@ -60,23 +60,23 @@ export class Monitor {
   }
 
   /** Observes HAProxy now and reports what changed. */
-  look(): Promise<void> {
+  observe(): Promise<void> {
     this.#queue = this.#queue
-      .then(() => this.#lookOnce())
+      .then(() => this.#observeOnce())
       .catch(error => this.#options.log.error(`cannot observe HAProxy: ${String(error)}`))
     return this.#queue
   }
 
   /** Call before the current worker is replaced: reads its counters now, and observes more often for a while. */
   async beforeReload(): Promise<void> {
-    await this.look()
-    this.#lookOften()
+    await this.observe()
+    this.#observeOften()
   }
 
   /** HAProxy exited: tells keepalived at once. */
   haproxyEnded(): void {
     this.#setServing(false)
-    this.#lookOften()
+    this.#observeOften()
   }
 
   /** HAProxy started and answers. */
@@ -90,18 +90,18 @@ export class Monitor {
     await this.#queue
   }
 
-  async #lookOnce(): Promise<void> {
-    const { store, haproxy, knownDown, drains, onDrift, standing } = this.#options
+  async #observeOnce(): Promise<void> {
+    const { store, haproxy, knownDown, isDraining, onDrift, getStatus } = this.#options
     const desired = store.confirmed()
     const observation = await this.#readings.take()
     const now = performance.now()
-    if (observation !== null) knownDown.see(observation.servers)
+    if (observation !== null) knownDown.update(observation.servers)
     const pid = haproxy.pid()
     this.#judge(pid, observation, now)
     this.#track(desired, pid, observation, now)
-    if (observation !== null && desired !== null && !drains() && this.#differs(desired, observation)) onDrift()
+    if (observation !== null && desired !== null && !isDraining() && this.#differs(desired, observation)) onDrift()
 
-    const present = standingOf(desired, standing())
+    const present = amphoraStatus(desired, getStatus())
     const isDue = this.#reporter.isDue(now)
     await this.#reporter.beat(present, isDue, pid !== null && this.#liveness.answersAt(now))
     // While a reload leaves HAProxy unanswering, the last report stands.
@@ -113,7 +113,7 @@ export class Monitor {
 
   #judge(pid: number | null, observation: HaproxyObservation | null, now: number): void {
     if (observation !== null || pid === null) this.#liveness.answered()
-    else if (this.#options.drains()) this.#liveness.excuse()
+    else if (this.#options.isDraining()) this.#liveness.excuse()
     else this.#liveness.unanswered(pid, now)
   }
 
@@ -139,16 +139,16 @@ export class Monitor {
 
   #tick(): void {
     const started = performance.now()
-    void this.look().then(() => {
+    void this.observe().then(() => {
       if (this.#stopped) return
-      if (this.#liveness.isSilent) return this.#schedule(BUSY_LOOK_MS)
+      if (this.#liveness.isSilent) return this.#schedule(BUSY_INTERVAL_MS)
       this.#schedule(this.#pace.pause(performance.now() - started, this.#reporter.untilBeat()))
     })
   }
 
-  #lookOften(): void {
+  #observeOften(): void {
     this.#pace.hurry()
-    this.#schedule(BUSY_LOOK_MS)
+    this.#schedule(BUSY_INTERVAL_MS)
   }
 
   #schedule(delay: number): void {
@@ -157,10 +157,10 @@ export class Monitor {
   }
 }
 
-function standingOf(
+function amphoraStatus(
   desired: Desired | null,
-  { mismatches, needsApply }: Pick<Standing, 'mismatches' | 'needsApply'>,
-): Standing {
+  { mismatches, needsApply }: Pick<AmphoraStatus, 'mismatches' | 'needsApply'>,
+): AmphoraStatus {
   const isInEffect = desired !== null && !needsApply
   return {
     generation: desired?.generation ?? 0,

@@ -1,15 +1,15 @@
-import { untilNextMoment } from '../time/moments.js'
+import { untilNextTick } from '../time/ticks.js'
 
-const LOOK_MS = 1_000
+const INTERVAL_MS = 1_000
 /**
- * If nothing has changed for this long, the amphora is idle and observed at the moments only: hundreds of idle
+ * If nothing has changed for this long, the amphora is idle and observed at shared ticks only: hundreds of idle
  * amphorae may share a host.
  */
 const IDLE_AFTER_MS = 10_000
 /** After a reload, to catch the old worker's last counters; after a crash, to notice when HAProxy serves again. */
-export const BUSY_LOOK_MS = 100
+export const BUSY_INTERVAL_MS = 100
 const BUSY_MS = 3_000
-const LONGEST_PAUSE_MS = 2_000
+const MAX_PAUSE_MS = 2_000
 
 /** Decides how often to observe HAProxy: often just after a reload or crash, rarely while it is idle. */
 export class Pace {
@@ -41,9 +41,9 @@ export class Pace {
    * @param untilBeat milliseconds until the next heartbeat is due
    */
   pause(spent: number, untilBeat: number): number {
-    if (this.isIdle) return Math.min(untilNextMoment(), Math.max(LOOK_MS, untilBeat))
-    const pause = this.isBusy ? BUSY_LOOK_MS : LOOK_MS
+    if (this.isIdle) return Math.min(untilNextTick(), Math.max(INTERVAL_MS, untilBeat))
+    const pause = this.isBusy ? BUSY_INTERVAL_MS : INTERVAL_MS
     // With thousands of servers an observation takes long, so observe less often.
-    return Math.min(LONGEST_PAUSE_MS, Math.max(pause - spent, 5 * spent))
+    return Math.min(MAX_PAUSE_MS, Math.max(pause - spent, 5 * spent))
   }
 }

@@ -1,11 +1,11 @@
 import type { HaproxyObservation } from '../haproxy/runtime/client.js'
 import type { Repairs } from '../log/repairs.js'
 import type { Desired } from '../protocol/desired.js'
-import { changedSince, type Snapshot, snapshotOf } from '../statistics/snapshot.js'
-import { untilNextMoment } from '../time/moments.js'
+import { changedSince, type Snapshot, takeSnapshot } from '../statistics/snapshot.js'
+import { untilNextTick } from '../time/ticks.js'
 import type { Pace } from './pace.js'
 import type { Readings } from './readings.js'
-import type { Sender, Standing } from './sender.js'
+import type { AmphoraStatus, Sender } from './sender.js'
 
 const FULL_REPORT_MS = 30_000
 
@@ -48,15 +48,15 @@ export class Reporter {
 
   /** @param now milliseconds, as `performance.now()` */
   isDue(now: number): boolean {
-    // Send early rather than wake up between two moments.
-    return now + (this.#pace.isIdle ? untilNextMoment(now) : 0) - this.#beatAt >= this.#beatIntervalMs
+    // Send early rather than wake up between two ticks.
+    return now + (this.#pace.isIdle ? untilNextTick(now) : 0) - this.#beatAt >= this.#beatIntervalMs
   }
 
   /** Sends a beat if it is due or the mismatches have changed. */
-  async beat(standing: Standing, isDue: boolean, haproxyRunning: boolean): Promise<void> {
-    const mismatches = standing.mismatches.join()
+  async beat(status: AmphoraStatus, isDue: boolean, haproxyRunning: boolean): Promise<void> {
+    const mismatches = status.mismatches.join()
     if (mismatches === this.#sentMismatches && !isDue) return
-    await this.#sender.beat(standing, haproxyRunning)
+    await this.#sender.beat(status, haproxyRunning)
     this.#sentMismatches = mismatches
   }
 
@@ -66,13 +66,13 @@ export class Reporter {
    * @param isDue whether to send changed counters as well as states
    */
   async report(
-    standing: Standing,
+    status: AmphoraStatus,
     desired: Desired,
     observation: HaproxyObservation | null,
     isDue: boolean,
     now: number,
   ): Promise<void> {
-    const snapshot = snapshotOf(desired, observation ?? { proxies: [], servers: [] }, name =>
+    const snapshot = takeSnapshot(desired, observation ?? { proxies: [], servers: [] }, name =>
       this.#readings.totalOf(name),
     )
     if (desired.sha256 !== this.#sentFor) this.#sent = null
@@ -83,7 +83,7 @@ export class Reporter {
     const latest = this.#repairs.latest()
     const news = latest.filter(({ atMs }) => full || atMs > this.#repairedMs)
     if (!full && !hasChanges && news.length === 0) return
-    await this.#sender.report(standing, { epoch: this.#readings.epoch, ...changes, repairs: news })
+    await this.#sender.report(status, { epoch: this.#readings.epoch, ...changes, repairs: news })
     this.#repairedMs = latest.at(-1)?.atMs ?? this.#repairedMs
     this.#sent = merge(this.#sent, snapshot, changes)
     this.#sentFor = desired.sha256

@@ -8,7 +8,7 @@ import { encodeBeat, encodeReport } from '../protocol/heartbeat-datagram.js'
 import type { Mismatch } from '../protocol/repairs.js'
 
 /** The state of the amphora as a whole, in beats and reports. */
-export type Standing = {
+export type AmphoraStatus = {
   generation: number
   /** First 16 hexadecimal digits of the applied sha256. */
   configHash: string
@@ -36,9 +36,9 @@ export class Sender {
     this.#key = Buffer.from(boot.heartbeatKey, 'hex')
   }
 
-  beat(standing: Standing, haproxyRunning: boolean): Promise<void> {
+  beat(status: AmphoraStatus, haproxyRunning: boolean): Promise<void> {
     const beat = {
-      ...this.#envelope(standing),
+      ...this.#envelope(status),
       kind: 'beat' as const,
       seq: this.#nextSeq(),
       haproxyRunning,
@@ -48,8 +48,8 @@ export class Sender {
     return this.#send([encodeBeat(beat, this.#key)])
   }
 
-  report(standing: Standing, content: ReportContent): Promise<void> {
-    const report = { ...this.#envelope(standing), kind: 'report' as const, ...content }
+  report(status: AmphoraStatus, content: ReportContent): Promise<void> {
+    const report = { ...this.#envelope(status), kind: 'report' as const, ...content }
     return this.#send(encodeReport(report, this.#key, this.#nextSeq))
   }
 
@@ -59,9 +59,9 @@ export class Sender {
 
   readonly #nextSeq = (): number => ++this.#seq
 
-  #envelope(standing: Standing) {
+  #envelope(status: AmphoraStatus) {
     const { heartbeatKeyId: keyId, amphoraId } = this.#boot
-    return { ...standing, keyId, amphoraId, bootId: this.#bootId, sentMs: Date.now() }
+    return { ...status, keyId, amphoraId, bootId: this.#bootId, sentMs: Date.now() }
   }
 
   async #send(datagrams: readonly Buffer[]): Promise<void> {
@@ -74,7 +74,7 @@ export class Sender {
     try {
       await this.#socketFor(host).send(datagram, port, host)
     } catch (error) {
-      this.#trouble(error)
+      this.#logOnce(error)
     }
   }
 
@@ -83,12 +83,12 @@ export class Sender {
     const known = this.#sockets.get(type)
     if (known) return known
     const socket = DgramAsPromised.createSocket({ type })
-    socket.socket.on('error', error => this.#trouble(error))
+    socket.socket.on('error', error => this.#logOnce(error))
     this.#sockets.set(type, socket)
     return socket
   }
 
-  #trouble(error: unknown): void {
+  #logOnce(error: unknown): void {
     const kind = error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.message) : String(error)
     if (this.#logged.has(kind)) return
     this.#logged.add(kind)

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import type { Log } from '../log/log.js'
-import { childrenOf, isStopped, killIfThere } from '../process/process-table.js'
+import { childrenOf, isSuspended, killIfRunning } from '../process/process-table.js'
 import { run } from '../process/run.js'
 import { Supervisor } from '../process/supervisor.js'
 import { KEEPALIVED_PID_FILE, KEEPALIVED_VRRP_PID_FILE, LOG_DIRECTORY } from '../protocol/paths.js'
@@ -10,7 +10,7 @@ import { waitFor } from '../time/wait.js'
 export const KEEPALIVED_LOG = `${LOG_DIRECTORY}/keepalived.log`
 
 const PROGRAM = '/usr/sbin/keepalived'
-const MAX_WORDS = 4_000
+const MAX_OUTPUT = 4_000
 /** A keepalived that rejects its configuration exits within this time. */
 const SETTLE_MS = 300
 
@@ -22,7 +22,7 @@ export type Keepalived = {
   /** How many times in a row it exited soon after its start. */
   failures: () => number
   /** Kills suspended (SIGSTOP) processes; the supervisor restarts them. @returns whether there were any */
-  killStopped: () => boolean
+  killSuspended: () => boolean
   /** @throws KeepalivedFailure if it exits at once */
   start: () => Promise<void>
   /** Reloads the configuration; the VRRP state is kept. @throws KeepalivedFailure if it exits */
@@ -65,7 +65,7 @@ export function createKeepalived({
     onEnd,
     log,
   })
-  const settle = async (pid: number | null) => {
+  const throwIfExited = async (pid: number | null) => {
     const ended = await waitFor(() => (pid === null || supervisor.pid() !== pid ? true : null), {
       timeoutMs: SETTLE_MS,
     })
@@ -75,21 +75,21 @@ export function createKeepalived({
     adopt: () => supervisor.adopt(),
     pid: () => supervisor.pid(),
     failures: () => supervisor.failures(),
-    killStopped: () => {
+    killSuspended: () => {
       const pid = supervisor.pid()
-      const stopped = pid === null ? [] : [pid, ...childrenOf(pid)].filter(isStopped)
-      for (const each of stopped) killIfThere(each)
+      const stopped = pid === null ? [] : [pid, ...childrenOf(pid)].filter(isSuspended)
+      for (const each of stopped) killIfRunning(each)
       return stopped.length > 0
     },
     start: async () => {
       supervisor.start()
-      await settle(supervisor.pid())
+      await throwIfExited(supervisor.pid())
     },
     reload: async () => {
       const pid = supervisor.pid()
       beforeRead()
       if (pid !== null) process.kill(pid, 'SIGHUP')
-      await settle(pid)
+      await throwIfExited(pid)
     },
     stop: () => supervisor.stop(),
     close: () => supervisor.close(),
@@ -97,10 +97,10 @@ export function createKeepalived({
 }
 
 /** Has keepalived check the file. @returns null if it is valid, else keepalived's output */
-export async function keepalivedRefusalOf(file: string): Promise<string | null> {
+export async function keepalivedConfigurationError(file: string): Promise<string | null> {
   const { status, stdout, stderr } = await run(PROGRAM, ['-t', '-f', file], { timeoutMs: 20_000 })
   if (status === 0) return null
-  return (stdout + stderr).trim().slice(0, MAX_WORDS) || `keepalived -t exited with status ${status}`
+  return (stdout + stderr).trim().slice(0, MAX_OUTPUT) || `keepalived -t exited with status ${status}`
 }
 
 export async function keepalivedVersion(): Promise<string> {

@@ -1,5 +1,5 @@
 import { copyFileSync, statSync, truncateSync } from 'node:fs'
-import { atEveryMoment } from '../time/moments.js'
+import { onEveryTick } from '../time/ticks.js'
 
 const MAX_SIZE = 1024 * 1024
 
@@ -9,7 +9,7 @@ const MAX_SIZE = 1024 * 1024
  * @returns a function that stops it
  */
 export function keepBounded(paths: readonly string[]): () => void {
-  return atEveryMoment(() => {
+  return onEveryTick(() => {
     for (const path of paths) bound(path)
   })
 }

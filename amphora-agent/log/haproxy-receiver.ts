@@ -13,7 +13,7 @@ const PAUSE_MS = 200
  * Size of one batch; lines beyond it are counted and dropped. A busy HAProxy that logs every request produces half
  * as much per pause.
  */
-const MOST_WAITING = 1024 * 1024
+const MAX_BATCH_SIZE = 1024 * 1024
 /** Limit of the file, and of its predecessor. */
 const MAX_SIZE = 2 * 1024 * 1024
 
@@ -31,7 +31,7 @@ export type LineWriter = {
  */
 export function createLineWriter(
   path: string,
-  { mostWaiting = MOST_WAITING, maxSize = MAX_SIZE }: { mostWaiting?: number; maxSize?: number } = {},
+  { maxBatchSize = MAX_BATCH_SIZE, maxSize = MAX_SIZE }: { maxBatchSize?: number; maxSize?: number } = {},
 ): LineWriter {
   let waiting: string[] = []
   let length = 0
@@ -67,7 +67,7 @@ export function createLineWriter(
 
   return {
     write: line => {
-      if (length + line.length > mostWaiting) {
+      if (length + line.length > maxBatchSize) {
         lost += 1
       } else {
         waiting.push(`${line}\n`)

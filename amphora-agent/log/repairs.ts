@@ -12,28 +12,28 @@ export type Repairs = {
 }
 
 /** Repairs to keep reporting. */
-const MOST = 16
+const MAX_REPAIRS = 16
 /** Repairs by init to pass on at a time. */
-const MOST_OF_INIT = 8
+const MAX_INIT_REPAIRS = 8
 /** Each repair is reported repeatedly for this long, since datagrams may be lost for minutes. */
-const TOLD_FOR_MS = 900_000
+const REPORT_FOR_MS = 900_000
 
 export function createRepairs(log: Log): Repairs {
   let repairs: Repair[] = []
   const remember = (kind: Repair['kind']) => (text: string) => {
     log.warn(`${kind}: ${text}`)
     const atMs = Math.max(Date.now(), (repairs.at(-1)?.atMs ?? 0) + 1)
-    repairs = [...repairs, { kind, atMs, text: repairText(text) }].slice(-MOST)
+    repairs = [...repairs, { kind, atMs, text: repairText(text) }].slice(-MAX_REPAIRS)
   }
   return {
     note: remember('repaired'),
     noteClosed: remember('closed'),
-    latest: () => repairs.filter(({ atMs }) => Date.now() - atMs < TOLD_FOR_MS),
+    latest: () => repairs.filter(({ atMs }) => Date.now() - atMs < REPORT_FOR_MS),
   }
 }
 
 /** Notes what the machine's init has repaired since the last call. */
-export function passOnInitRepairs(repairs: Repairs): void {
+export function noteInitRepairs(repairs: Repairs): void {
   const taken = `${INIT_REPAIRS_FILE}.told`
   try {
     renameSync(INIT_REPAIRS_FILE, taken)
@@ -43,5 +43,5 @@ export function passOnInitRepairs(repairs: Repairs): void {
   }
   const lines = readFileSync(taken, 'utf8').split('\n').filter(Boolean)
   rmSync(taken)
-  for (const line of lines.slice(-MOST_OF_INIT)) repairs.note(line)
+  for (const line of lines.slice(-MAX_INIT_REPAIRS)) repairs.note(line)
 }

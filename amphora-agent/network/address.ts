@@ -15,12 +15,12 @@ export function networkOf(cidr: string): string {
     return `${[24, 16, 8, 0].map(shift => Math.floor(first / 2 ** shift) % 256).join('.')}/${prefix}`
   }
   const size = 1n << BigInt(128 - Number(prefix))
-  const first = (bitsOf(address) / size) * size
+  const first = (toBits(address) / size) * size
   const groups = Array.from({ length: 8 }, (_, i) => ((first >> BigInt(16 * (7 - i))) & 0xffffn).toString(16))
   return `${canonical(groups.join(':'))}/${prefix}`
 }
 
-function bitsOf(address: string): bigint {
+function toBits(address: string): bigint {
   const [left = '', right = ''] = canonical(address).split('::')
   const head = left.split(':').filter(Boolean)
   const tail = right.split(':').filter(Boolean)

@@ -178,11 +178,11 @@ export async function batch(commands: readonly IpCommand[], log: Log): Promise<v
     const { status, stderr } = await run('ip', [`-${family}`, '-force', '-batch', '-'], { input })
     if (status === 0) continue
     const failed = [...stderr.matchAll(/^Command failed -:(\d+)$/gm)].map(match => ours[Number(match[1]) - 1])
-    const words = stderr.trim().slice(0, 1_000)
+    const output = stderr.trim().slice(0, 1_000)
     const lines = failed.map(command => command?.line ?? '?').join('; ')
     if (failed.length === 0 || failed.some(command => command?.essential)) {
-      throw new NetworkFailure(`${lines}: ${words}`)
+      throw new NetworkFailure(`${lines}: ${output}`)
     }
-    log.warn(`ip failed: ${lines}: ${words}`)
+    log.warn(`ip failed: ${lines}: ${output}`)
   }
 }

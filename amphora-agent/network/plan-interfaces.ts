@@ -42,8 +42,8 @@ export function planInterfaces(
   vipsHeldBy: 'us' | 'keepalived',
 ): InterfacePlan {
   const { renames, nameOf } = planNames(desired, observed.links)
-  const named = renamed(observed, device => nameOf.get(device) ?? device)
-  const targets = desired.map(iface => targetOf(iface, desired, vipsHeldBy))
+  const named = applyNames(observed, device => nameOf.get(device) ?? device)
+  const targets = desired.map(iface => planTarget(iface, desired, vipsHeldBy))
   const keepalivedVips = vipsHeldBy === 'keepalived' ? desired.flatMap(({ vips }) => vips) : []
   const addresses = planAddresses(targets, named)
   return {
@@ -59,7 +59,7 @@ export function planInterfaces(
 }
 
 /** The observation with the names that interfaces will have. */
-function renamed(observed: Observed, nameOf: (device: string) => string): Observed {
+function applyNames(observed: Observed, nameOf: (device: string) => string): Observed {
   const withName = <T extends { device: string }>(facts: readonly T[]): T[] =>
     facts.map(fact => ({ ...fact, device: nameOf(fact.device) }))
   return {
@@ -157,14 +157,17 @@ function planNames(desired: readonly Interface[], links: Observed['links']) {
   })
   const nameOf = new Map(plugged.map(({ now, name }) => [now, name]))
   const moving = plugged.filter(({ now, name }) => now !== name)
-  const inTheWay = links.filter(link => moving.some(({ name }) => name === link.name))
-  const passing = (kind: 'old' | 'new', mac: string) => `${kind}-${mac.replaceAll(':', '').slice(-8)}`
+  const conflicting = links.filter(link => moving.some(({ name }) => name === link.name))
+  const temporaryName = (kind: 'old' | 'new', mac: string) => `${kind}-${mac.replaceAll(':', '').slice(-8)}`
   const renames = [
-    ...inTheWay
+    ...conflicting
       .filter(({ name }) => !nameOf.has(name))
-      .map(({ name, mac }) => ({ from: name, to: passing('old', mac) })),
-    ...(inTheWay.length > 0 ? moving.map(({ now, mac }) => ({ from: now, to: passing('new', mac) })) : []),
-    ...moving.map(({ now, name, mac }) => ({ from: inTheWay.length > 0 ? passing('new', mac) : now, to: name })),
+      .map(({ name, mac }) => ({ from: name, to: temporaryName('old', mac) })),
+    ...(conflicting.length > 0 ? moving.map(({ now, mac }) => ({ from: now, to: temporaryName('new', mac) })) : []),
+    ...moving.map(({ now, name, mac }) => ({
+      from: conflicting.length > 0 ? temporaryName('new', mac) : now,
+      to: name,
+    })),
   ]
   return { renames, nameOf }
 }
@@ -177,7 +180,7 @@ type Target = {
   rules: (IpCommand & { key: string })[]
 }
 
-function targetOf(iface: Interface, all: readonly Interface[], vipsHeldBy: 'us' | 'keepalived'): Target {
+function planTarget(iface: Interface, all: readonly Interface[], vipsHeldBy: 'us' | 'keepalived'): Target {
   const { name: device } = iface
   const target: Target = { device, addresses: [], routes: [], rules: [] }
   for (const cidr of iface.addresses) {

@@ -1,10 +1,10 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import type { Log } from '../log/log.js'
 import type { Repairs } from '../log/repairs.js'
-import { findByArgument, isStopped, killIfThere } from '../process/process-table.js'
+import { findByArgument, isSuspended, killIfRunning } from '../process/process-table.js'
 
 /** A watcher that ran for less than this is restarted after a pause. */
-const SHORT_LIFE_MS = 1_000
+const SHORT_RUN_MS = 1_000
 
 type Watcher = { program: string; args: readonly string[] }
 
@@ -16,7 +16,7 @@ const WATCHERS: readonly Watcher[] = [
 
 export type NetworkWatch = {
   /** Kills suspended (SIGSTOP) watchers, so that new ones replace them; call it every few seconds. */
-  endStopped: () => void
+  killSuspended: () => void
   close: () => void
 }
 
@@ -39,15 +39,15 @@ export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): 
     child.on('close', () => {
       children.delete(watcher)
       if (closed) return
-      const lived = performance.now() - startedAt
-      if (lived >= SHORT_LIFE_MS) repairs.note(`${program} monitor, which watches the network, exited; restarted`)
+      const ranForMs = performance.now() - startedAt
+      if (ranForMs >= SHORT_RUN_MS) repairs.note(`${program} monitor, which watches the network, exited; restarted`)
       const timer = setTimeout(
         () => {
           timers.delete(timer)
           start(watcher)
           onChange()
         },
-        lived < SHORT_LIFE_MS ? SHORT_LIFE_MS : 0,
+        ranForMs < SHORT_RUN_MS ? SHORT_RUN_MS : 0,
       )
       timers.add(timer)
     })
@@ -55,12 +55,13 @@ export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): 
 
   for (const watcher of WATCHERS) {
     // Kill the orphaned watchers of an agent that was killed.
-    for (const { pid } of findByArgument(watcher.program, 'monitor')) killIfThere(pid)
+    for (const { pid } of findByArgument(watcher.program, 'monitor')) killIfRunning(pid)
     start(watcher)
   }
   return {
-    endStopped: () => {
-      for (const child of children.values()) if (child.pid !== undefined && isStopped(child.pid)) child.kill('SIGKILL')
+    killSuspended: () => {
+      for (const child of children.values())
+        if (child.pid !== undefined && isSuspended(child.pid)) child.kill('SIGKILL')
     },
     close: () => {
       closed = true

@@ -3,7 +3,7 @@ import type { PingQuestion } from '../protocol/ping.js'
 export type Verdict = 'up' | 'down'
 
 /** Subjects to remember; beyond this, the one queried least recently is forgotten. */
-const MOST_SUBJECTS = 20_000
+const MAX_SUBJECTS = 20_000
 
 /**
  * Turns ping results into verdicts. The first result decides; after that, the verdict changes after as many
@@ -16,14 +16,14 @@ export function createJudge(): (question: PingQuestion, answered: boolean) => Ve
     const before = known.get(subject) ?? { verdict: now, against: 0 }
     const against = now === before.verdict ? 0 : before.against + 1
     const turned = against >= (answered ? rise : fall)
-    const standing = turned ? { verdict: now, against: 0 } : { verdict: before.verdict, against }
+    const status = turned ? { verdict: now, against: 0 } : { verdict: before.verdict, against }
     // Reinsert at the end, so that the first key is the least recently queried.
     known.delete(subject)
-    known.set(subject, standing)
+    known.set(subject, status)
     for (const oldest of known.keys()) {
-      if (known.size <= MOST_SUBJECTS) break
+      if (known.size <= MAX_SUBJECTS) break
       known.delete(oldest)
     }
-    return standing.verdict
+    return status.verdict
   }
 }

@@ -3,9 +3,9 @@ import type { Log } from '../log/log.js'
 import { PING_PORT, PING_QUESTION_END, parsePingQuestion } from '../protocol/ping.js'
 import { createJudge } from './judge.js'
 import { PingFailure, ping } from './ping.js'
-import { pingTogether } from './under-way.js'
+import { sharePings } from './shared-ping.js'
 
-const LONGEST_QUESTION = 512
+const MAX_QUESTION_LENGTH = 512
 const QUESTION_MS = 5_000
 
 /**
@@ -15,21 +15,21 @@ const QUESTION_MS = 5_000
  */
 export async function answerPings(log: Log): Promise<() => Promise<void>> {
   const judge = createJudge()
-  const askOnce = pingTogether(ping)
-  let complaint = ''
+  const askOnce = sharePings(ping)
+  let lastError = ''
 
   const answer = async (text: string): Promise<string> => {
     const question = parsePingQuestion(text)
     if (question === null) return ''
     try {
       const answered = await askOnce(question.address, question.timeoutSeconds)
-      complaint = ''
+      lastError = ''
       // HAProxy accepts the reason only after a blank.
       return judge(question, answered) === 'up' ? 'up\n' : 'down #no reply to ping\n'
     } catch (error) {
-      const words = error instanceof PingFailure ? error.message : String(error)
-      if (words !== complaint) log.error(`cannot ping members: ${words}`)
-      complaint = words
+      const message = error instanceof PingFailure ? error.message : String(error)
+      if (message !== lastError) log.error(`cannot ping members: ${message}`)
+      lastError = message
       return ''
     }
   }
@@ -46,12 +46,12 @@ export async function answerPings(log: Log): Promise<() => Promise<void>> {
       text += piece
       const end = text.indexOf(PING_QUESTION_END)
       if (end === -1) {
-        if (text.length > LONGEST_QUESTION) socket.destroy()
+        if (text.length > MAX_QUESTION_LENGTH) socket.destroy()
         return
       }
       socket.off('data', listen)
       socket.setTimeout(0)
-      void answer(text.slice(0, end + 1)).then(words => socket.end(words))
+      void answer(text.slice(0, end + 1)).then(reply => socket.end(reply))
     }
     socket.on('data', listen)
   })

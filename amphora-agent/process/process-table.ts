@@ -14,7 +14,7 @@ export function isAlive({ pid, startTime }: ProcessIdentity): boolean {
 }
 
 /** Whether the process is suspended (SIGSTOP). */
-export function isStopped(pid: number): boolean {
+export function isSuspended(pid: number): boolean {
   return ['T', 't'].includes(statOf(pid)?.state ?? '')
 }
 
@@ -46,7 +46,7 @@ export function memoryOf(pid: number): number {
 }
 
 /** Signals a process that may have exited already. */
-export function killIfThere(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
+export function killIfRunning(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
   try {
     if (pid > 1) process.kill(pid, signal)
   } catch {

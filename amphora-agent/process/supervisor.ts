@@ -1,16 +1,16 @@
 import type { ChildProcess } from 'node:child_process'
 import type { Log } from '../log/log.js'
 import { waitFor } from '../time/wait.js'
-import { findByArgument, identityOf, isAlive, killIfThere, type ProcessIdentity } from './process-table.js'
+import { findByArgument, identityOf, isAlive, killIfRunning, type ProcessIdentity } from './process-table.js'
 
 /** How often to check a process that an earlier agent started. The kernel reports the exit of our own children. */
-const LOOK_MS = 1_000
+const POLL_MS = 1_000
 /** A process that ran for this long is restarted at once; one that ran for less, after a growing pause. */
-const LONG_LIFE_MS = 5_000
+const LONG_RUN_MS = 5_000
 const FIRST_PAUSE_MS = 100
-const LONGEST_PAUSE_MS = 5_000
+const MAX_PAUSE_MS = 5_000
 
-export type Supervised = {
+export type SupervisorOptions = {
   name: string
   program: string
   /** An argument that identifies our process and its children in the process table. */
@@ -27,26 +27,26 @@ export type Supervised = {
 
 /** Keeps one program running, also across restarts of the agent. */
 export class Supervisor {
-  readonly #supervised: Supervised
+  readonly #options: SupervisorOptions
   #running: (ProcessIdentity & { since: number }) | null = null
   #desired = false
   #failures = 0
   #restart: NodeJS.Timeout | null = null
   /** Only for a process that is not our child: the kernel reports the exit of a child. */
-  #look: NodeJS.Timeout | null = null
+  #pollTimer: NodeJS.Timeout | null = null
 
-  constructor(supervised: Supervised) {
-    this.#supervised = supervised
+  constructor(options: SupervisorOptions) {
+    this.#options = options
   }
 
   /** Adopts the process that an earlier agent started, and keeps it running. @returns whether there is one */
   adopt(): boolean {
-    const { name, program, argument, log } = this.#supervised
+    const { name, program, argument, log } = this.#options
     const [found] = findByArgument(program, argument)
     if (found === undefined) return false
     this.#running = { ...found, since: performance.now() }
     this.#desired = true
-    this.#look ??= setInterval(() => this.#noticeEnd(), LOOK_MS)
+    this.#pollTimer ??= setInterval(() => this.#checkAlive(), POLL_MS)
     log.info(`${name} adopted: it runs with pid ${found.pid}`)
     return true
   }
@@ -54,7 +54,7 @@ export class Supervisor {
   /** Starts the process and keeps it running. Does not wait until it is ready. */
   start(): void {
     // It may have exited since the last check.
-    this.#noticeEnd()
+    this.#checkAlive()
     this.#desired = true
     this.#failures = 0
     this.#begin(null)
@@ -64,7 +64,7 @@ export class Supervisor {
   release(signal: NodeJS.Signals): void {
     this.#desired = false
     this.#cancelRestart()
-    if (this.#running) killIfThere(this.#running.pid, signal)
+    if (this.#running) killIfRunning(this.#running.pid, signal)
   }
 
   /** Starts a second process that takes over from this one. */
@@ -78,14 +78,14 @@ export class Supervisor {
 
   /** Terminates the process and waits until it has exited. */
   async stop(): Promise<void> {
-    const { name, log } = this.#supervised
+    const { name, log } = this.#options
     this.#desired = false
     this.#cancelRestart()
     const process = this.#running
     if (process) {
-      killIfThere(process.pid, 'SIGTERM')
+      killIfRunning(process.pid, 'SIGTERM')
       const gone = await waitFor(() => (isAlive(process) ? null : true), { timeoutMs: 5_000 })
-      if (!gone) killIfThere(process.pid, 'SIGKILL')
+      if (!gone) killIfRunning(process.pid, 'SIGKILL')
       log.info(`${name} stopped`)
     }
     this.#running = null
@@ -99,31 +99,31 @@ export class Supervisor {
 
   /** How many times in a row the process exited soon after its start; 0 once it has run for a while. */
   failures(): number {
-    const hasLived = this.#running !== null && performance.now() - this.#running.since >= LONG_LIFE_MS
+    const hasLived = this.#running !== null && performance.now() - this.#running.since >= LONG_RUN_MS
     return hasLived ? 0 : this.#failures
   }
 
   /** Stops supervising the process and leaves it running. */
   close(): void {
-    if (this.#look) clearInterval(this.#look)
+    if (this.#pollTimer) clearInterval(this.#pollTimer)
     if (this.#restart) clearTimeout(this.#restart)
     this.#desired = false
   }
 
-  #noticeEnd(): void {
-    if (this.#running && !isAlive(this.#running)) this.#ended()
+  #checkAlive(): void {
+    if (this.#running && !isAlive(this.#running)) this.#onExit()
   }
 
-  #ended(): void {
+  #onExit(): void {
     if (this.#running === null) return
-    const { name, onEnd, log } = this.#supervised
-    const lived = performance.now() - this.#running.since
+    const { name, onEnd, log } = this.#options
+    const ranForMs = performance.now() - this.#running.since
     this.#running = null
     if (!this.#desired) return
     log.error(`${name} exited unexpectedly`)
     onEnd()
-    this.#failures = lived >= LONG_LIFE_MS ? 0 : this.#failures + 1
-    const pause = this.#failures < 2 ? 0 : Math.min(LONGEST_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#failures - 2))
+    this.#failures = ranForMs >= LONG_RUN_MS ? 0 : this.#failures + 1
+    const pause = this.#failures < 2 ? 0 : Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** (this.#failures - 2))
     this.#beginAfter(pause)
   }
 
@@ -132,14 +132,14 @@ export class Supervisor {
     this.#cancelRestart()
     if (!this.#desired || this.#running) return
     if (replaced === null) this.#killLeftovers()
-    const { name, log } = this.#supervised
+    const { name, log } = this.#options
     let child: ChildProcess
     try {
-      child = this.#supervised.spawn(replaced)
+      child = this.#options.spawn(replaced)
     } catch (error) {
       log.error(`${name} cannot be started: ${error instanceof Error ? error.message : String(error)}`)
       this.#failures += 1
-      this.#beginAfter(LONGEST_PAUSE_MS)
+      this.#beginAfter(MAX_PAUSE_MS)
       return
     }
     this.#follow(child)
@@ -147,13 +147,13 @@ export class Supervisor {
   }
 
   #follow(child: ChildProcess): void {
-    const { name, log } = this.#supervised
+    const { name, log } = this.#options
     child.unref()
     const identity = child.pid === undefined ? null : identityOf(child.pid)
     const running = { pid: child.pid ?? 0, startTime: identity?.startTime ?? 0, since: performance.now() }
     this.#running = running
     const ended = () => {
-      if (this.#running === running) this.#ended()
+      if (this.#running === running) this.#onExit()
     }
     child.on('exit', ended)
     child.on('error', error => {
@@ -173,7 +173,7 @@ export class Supervisor {
 
   /** Kills children that outlived their parent: they would hold its sockets. */
   #killLeftovers(): void {
-    const { program, argument } = this.#supervised
-    for (const { pid } of findByArgument(program, argument)) killIfThere(pid, 'SIGKILL')
+    const { program, argument } = this.#options
+    for (const { pid } of findByArgument(program, argument)) killIfRunning(pid, 'SIGKILL')
   }
 }

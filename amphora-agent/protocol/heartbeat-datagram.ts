@@ -57,7 +57,7 @@ export function decodeDatagram(
   if (!bytes.subarray(0, 4).equals(MAGIC) || bytes.readUInt8(4) !== VERSION) return null
   if (bytes.readUInt16BE(58) !== bytes.length - HEADER - SEAL) return null
   const keyId = bytes.readUInt8(6)
-  const amphoraId = uuidOf(bytes.subarray(8, 24))
+  const amphoraId = formatUuid(bytes.subarray(8, 24))
   const key = keyOf(keyId, amphoraId)
   if (key === null) return null
   const sealed = bytes.subarray(0, -SEAL)
@@ -130,7 +130,7 @@ function seal(
 
 const hmac = (key: Buffer, bytes: Buffer): Buffer => createHmac('sha256', key).update(bytes).digest()
 
-function uuidOf(bytes: Buffer): string {
+function formatUuid(bytes: Buffer): string {
   const hex = bytes.toString('hex')
   return [hex.slice(0, 8), hex.slice(8, 12), hex.slice(12, 16), hex.slice(16, 20), hex.slice(20)].join('-')
 }

@@ -1,5 +1,5 @@
 import type { Beat, Counters, ListenerState, MemberState, PoolState, Report } from './heartbeat.js'
-import { LONGEST_REPAIR, MISMATCHES, REPAIR_KINDS, type Repair } from './repairs.js'
+import { MAX_REPAIR_LENGTH, MISMATCHES, REPAIR_KINDS, type Repair } from './repairs.js'
 
 const LISTENER_STATES: readonly ListenerState[] = ['OPEN', 'FULL', 'DOWN']
 const POOL_STATES: readonly PoolState[] = ['UP', 'DOWN']
@@ -177,7 +177,7 @@ function readCounters(cursor: Cursor): Counters | null {
 function readRepair(cursor: Cursor, kind: Repair['kind']): Repair | null {
   const atMs = readVarint(cursor)
   const length = readNumber(cursor, 1)
-  if (atMs === null || length === null || length > LONGEST_REPAIR) return null
+  if (atMs === null || length === null || length > MAX_REPAIR_LENGTH) return null
   const text = cursor.bytes.toString('latin1', cursor.at, cursor.at + length)
   cursor.at += length
   return text.length === length && /^[ -~]*$/.test(text) ? { kind, atMs, text } : null

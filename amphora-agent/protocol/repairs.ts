@@ -17,11 +17,11 @@ export type Repair = {
   kind: (typeof REPAIR_KINDS)[number]
   /** Milliseconds since 1970. Strictly increasing per amphora, so it identifies the repair. */
   atMs: number
-  /** One line for the history, at most LONGEST_REPAIR ASCII characters. */
+  /** One line for the history, at most MAX_REPAIR_LENGTH ASCII characters. */
   text: string
 }
 
-export const LONGEST_REPAIR = 120
+export const MAX_REPAIR_LENGTH = 120
 
 /** Makes any text a valid line of a Repair. */
-export const repairText = (text: string): string => text.replaceAll(/[^ -~]+/g, ' ').slice(0, LONGEST_REPAIR)
+export const repairText = (text: string): string => text.replaceAll(/[^ -~]+/g, ' ').slice(0, MAX_REPAIR_LENGTH)

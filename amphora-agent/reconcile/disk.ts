@@ -16,30 +16,31 @@ export type Disk = {
 }
 
 export function createDisk(): Disk {
-  let sizeKept = 0
+  let reservedBytes = 0
   return {
     check: () => {
-      if (roomBytes() >= FULL_BYTES) {
-        if (sizeKept < RESERVE_BYTES || !statSync(RESERVE, { throwIfNoEntry: false })) sizeKept = keepReserve()
-        return { full: sizeKept < RESERVE_BYTES, cleared: false }
+      if (freeBytes() >= FULL_BYTES) {
+        if (reservedBytes < RESERVE_BYTES || !statSync(RESERVE, { throwIfNoEntry: false }))
+          reservedBytes = createReserve()
+        return { full: reservedBytes < RESERVE_BYTES, cleared: false }
       }
-      clear()
-      if (roomBytes() >= FULL_BYTES) return { full: false, cleared: true }
+      deleteExpendable()
+      if (freeBytes() >= FULL_BYTES) return { full: false, cleared: true }
       rmSync(RESERVE, { force: true })
-      sizeKept = 0
+      reservedBytes = 0
       return { full: true, cleared: false }
     },
   }
 }
 
-function roomBytes(): number {
+function freeBytes(): number {
   const { bavail, bsize } = statfsSync(STATE_DIRECTORY)
   return bavail * bsize
 }
 
 /** @returns the size of the reserve: 0 if creating it would make the disk count as full */
-function keepReserve(): number {
-  if (roomBytes() < RESERVE_BYTES + 2 * FULL_BYTES) return 0
+function createReserve(): number {
+  if (freeBytes() < RESERVE_BYTES + 2 * FULL_BYTES) return 0
   const file = openSync(RESERVE, 'w', 0o600)
   try {
     return writeSync(file, Buffer.alloc(RESERVE_BYTES))
@@ -51,7 +52,7 @@ function keepReserve(): number {
 }
 
 /** Deletes logs and temporary files on this file system; those on others would free nothing here. */
-function clear(): void {
+function deleteExpendable(): void {
   const device = statSync(STATE_DIRECTORY).dev
   const isHere = (path: string) => statSync(path, { throwIfNoEntry: false })?.dev === device
   for (const directory of EXPENDABLE.filter(isHere)) {

@@ -36,12 +36,12 @@ export function createNetworkRepair(repairs: Repairs, log: Log): RepairNetwork {
     if (present.interfaces.length < desired.interfaces.length) mismatches.add('interface')
 
     const before = await planNetwork(present, desired, observed)
-    if (linesOf(before).length > 0) {
+    if (planLines(before).length > 0) {
       await addMissing(before, present, desired, log).catch(error => log.error(String(error)))
       await removeLeftovers(await planNetwork(present, desired), log)
       const left = await planNetwork(present, desired)
-      const remaining = new Set(linesOf(left))
-      const done = linesOf(before).filter(line => !remaining.has(line))
+      const remaining = new Set(planLines(left))
+      const done = planLines(before).filter(line => !remaining.has(line))
       if (done.length > 0) repairs.note(`network: ${done.join('; ')}`)
       for (const { line, essential } of left.additions) {
         if (essential) mismatches.add(line.startsWith('addr') ? 'address' : 'route')
@@ -56,7 +56,7 @@ export function createNetworkRepair(repairs: Repairs, log: Log): RepairNetwork {
   }
 }
 
-function linesOf({ renames, links, additions, removals }: InterfacePlan): string[] {
+function planLines({ renames, links, additions, removals }: InterfacePlan): string[] {
   const line = (command: IpCommand) => command.line
   return [...renames.map(({ from, to }) => `link ${from} is ${to}`), ...[...links, ...additions, ...removals].map(line)]
 }
@@ -66,7 +66,7 @@ function createFilterRepair(repairs: Repairs): (desired: Desired) => Promise<boo
   let known: { pair: string; filter: string } | null = null
   return async desired => {
     const pair = JSON.stringify(desired.pair)
-    if (known?.pair === pair && known.filter === (await filterNow())) return true
+    if (known?.pair === pair && known.filter === (await readFilter())) return true
     try {
       await guard(desired.pair)
       if (existsSync(MANAGEMENT_SCRIPT)) {
@@ -78,12 +78,12 @@ function createFilterRepair(repairs: Repairs): (desired: Desired) => Promise<boo
       return false
     }
     if (known?.pair === pair) repairs.note('the packet filter or the management rules were changed')
-    known = { pair, filter: await filterNow() }
+    known = { pair, filter: await readFilter() }
     return true
   }
 }
 
-async function filterNow(): Promise<string> {
+async function readFilter(): Promise<string> {
   const ask = `rule show\nroute show table ${MANAGEMENT_TABLE}\n`
   const [filters, routing] = await Promise.all([
     Promise.all(FILTER_TABLES.map(table => run('nft', ['-s', 'list', 'table', 'inet', table]))),

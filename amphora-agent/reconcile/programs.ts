@@ -11,9 +11,9 @@ import type { Mismatch } from '../protocol/repairs.js'
  * After this many failed starts in a row the configuration itself may be the cause, so ask the controller for it
  * again.
  */
-const FAILED_STARTS = 3
+const MAX_FAILURES = 3
 /** Differences to report individually. */
-const MOST_TOLD = 3
+const MAX_REPORTED = 3
 
 type WithHaproxy = Desired & { haproxy: HaproxyPart }
 
@@ -22,7 +22,7 @@ export class ProgramRepair {
   readonly #parts: Parts
   readonly #repairs: Repairs
   /** Whether HAProxy's running configuration may differ from the desired one. */
-  #askHaproxy = false
+  #checkHaproxy = false
   /** Consecutive failed repairs of HAProxy. */
   #failedRepairs = 0
 
@@ -32,8 +32,8 @@ export class ProgramRepair {
   }
 
   /** Makes the next repair check what HAProxy runs. */
-  pokeHaproxy(): void {
-    this.#askHaproxy = true
+  requestHaproxyCheck(): void {
+    this.#checkHaproxy = true
   }
 
   /**
@@ -42,9 +42,9 @@ export class ProgramRepair {
    */
   async repair(desired: Desired, found: Set<Mismatch>): Promise<void> {
     const { haproxy, keepalived } = this.#parts
-    if (haproxy.failures() >= FAILED_STARTS) found.add('haproxy')
-    if (keepalived.failures() >= FAILED_STARTS) found.add('keepalived')
-    if (keepalived.killStopped()) this.#repairs.note('keepalived was suspended; killed and restarted')
+    if (haproxy.failures() >= MAX_FAILURES) found.add('haproxy')
+    if (keepalived.failures() >= MAX_FAILURES) found.add('keepalived')
+    if (keepalived.killSuspended()) this.#repairs.note('keepalived was suspended; killed and restarted')
     if (desired.haproxy !== null) await this.#tryHaproxy({ ...desired, haproxy: desired.haproxy }, found)
     // The supervisor restarts a keepalived that exited, with growing pauses.
     if (keepalived.failures() > 0) return
@@ -57,7 +57,7 @@ export class ProgramRepair {
       this.#failedRepairs = 0
     } catch (error) {
       this.#failedRepairs += 1
-      if (this.#failedRepairs >= FAILED_STARTS) found.add('haproxy')
+      if (this.#failedRepairs >= MAX_FAILURES) found.add('haproxy')
       throw error
     }
   }
@@ -74,11 +74,11 @@ export class ProgramRepair {
       this.#repairs.note("HAProxy's sockets were removed; replaced by a new HAProxy")
       return
     }
-    const present = this.#askHaproxy ? await haproxy.observe(true) : null
-    if (present !== null) await this.#putRight(desired, present)
+    const present = this.#checkHaproxy ? await haproxy.observe(true) : null
+    if (present !== null) await this.#repairDifferences(desired, present)
   }
 
-  async #putRight(desired: WithHaproxy, present: HaproxyObservation): Promise<void> {
+  async #repairDifferences(desired: WithHaproxy, present: HaproxyObservation): Promise<void> {
     const { haproxy } = this.#parts
     const { found, commands, reload: needsReload } = planRepair(desired, present)
     const isForeign = haproxy.isForeign(present.workerPid)
@@ -88,11 +88,11 @@ export class ProgramRepair {
       const applied = found.some(text => text.startsWith('server')) ? null : desired.haproxy
       await reload(this.#parts, applied, desired.haproxy, found[0] ?? 'it was reloaded outside the agent')
     }
-    this.#askHaproxy = false
+    this.#checkHaproxy = false
     if (isForeign) this.#repairs.note('HAProxy was reloaded outside the agent')
-    for (const text of found.slice(0, MOST_TOLD)) this.#repairs.note(text)
-    if (found.length > MOST_TOLD) {
-      this.#repairs.note(`and ${found.length - MOST_TOLD} more differences of HAProxy`)
+    for (const text of found.slice(0, MAX_REPORTED)) this.#repairs.note(text)
+    if (found.length > MAX_REPORTED) {
+      this.#repairs.note(`and ${found.length - MAX_REPORTED} more differences of HAProxy`)
     }
   }
 }

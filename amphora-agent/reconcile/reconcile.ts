@@ -1,12 +1,12 @@
 import { mkdirSync } from 'node:fs'
 import type { Parts } from '../apply/apply.js'
-import { passOnInitRepairs, type Repairs } from '../log/repairs.js'
+import { noteInitRepairs, type Repairs } from '../log/repairs.js'
 import { type NetworkWatch, watchNetwork } from '../network/watch.js'
 import type { Desired } from '../protocol/desired.js'
 import { LOG_DIRECTORY } from '../protocol/paths.js'
 import type { Mismatch } from '../protocol/repairs.js'
 import type { AgentServer } from '../server/server.js'
-import { MOMENT_MS, untilNextMoment } from '../time/moments.js'
+import { TICK_MS, untilNextTick } from '../time/ticks.js'
 import { createDisk } from './disk.js'
 import { createNetworkRepair, type RepairNetwork } from './network.js'
 import { ProgramRepair } from './programs.js'
@@ -20,7 +20,7 @@ export type ReconcilerOptions = {
   repairs: Repairs
   server: AgentServer
   /** Whether this amphora is draining: its programs and network are then left as they are. */
-  drains: () => boolean
+  isDraining: () => boolean
   /** Runs a piece of work when no other change of the machine is in progress. */
   inTurn: (work: () => Promise<void>) => Promise<void>
 }
@@ -46,7 +46,7 @@ export class Reconciler {
   #isStopped = false
   #timer: NodeJS.Timeout | null = null
   /** The last error logged, so that it is not logged repeatedly. */
-  #complaint = ''
+  #lastError = ''
 
   constructor(options: ReconcilerOptions) {
     const { parts, repairs } = options
@@ -63,8 +63,8 @@ export class Reconciler {
   }
 
   /** HAProxy's running configuration may differ from the desired one: compare now. */
-  pokeHaproxy(): void {
-    this.#programs.pokeHaproxy()
+  requestHaproxyCheck(): void {
+    this.#programs.requestHaproxyCheck()
     this.#run()
   }
 
@@ -94,30 +94,30 @@ export class Reconciler {
     void this.#options.inTurn(async () => {
       this.#isWaiting = false
       if (this.#timer) clearTimeout(this.#timer)
-      if (!this.#isStopped) await this.#tryCompare()
-      // Without a trigger, run at every second moment.
-      if (!this.#isStopped) this.#timer = setTimeout(() => this.#run(), untilNextMoment() + MOMENT_MS)
+      if (!this.#isStopped) await this.#tryReconcile()
+      // Without a trigger, run at every second tick.
+      if (!this.#isStopped) this.#timer = setTimeout(() => this.#run(), untilNextTick() + TICK_MS)
     })
   }
 
-  async #tryCompare(): Promise<void> {
+  async #tryReconcile(): Promise<void> {
     try {
-      await this.#compare()
-      this.#complaint = ''
+      await this.#reconcile()
+      this.#lastError = ''
     } catch (error) {
-      const words = error instanceof Error ? error.message : String(error)
-      if (words !== this.#complaint) this.#options.parts.log.error(`reconciliation failed: ${words}`)
-      this.#complaint = words
+      const message = error instanceof Error ? error.message : String(error)
+      if (message !== this.#lastError) this.#options.parts.log.error(`reconciliation failed: ${message}`)
+      this.#lastError = message
     }
   }
 
-  async #compare(): Promise<void> {
+  async #reconcile(): Promise<void> {
     mkdirSync(LOG_DIRECTORY, { recursive: true })
     const found = new Set<Mismatch>()
     try {
       await this.#repairAgent(found)
       const desired = this.#options.parts.store.confirmed()
-      if (desired !== null && !this.#options.drains()) {
+      if (desired !== null && !this.#options.isDraining()) {
         for (const mismatch of await this.#networkMismatches(desired)) found.add(mismatch)
         await this.#programs.repair(desired, found)
       }
@@ -133,9 +133,9 @@ export class Reconciler {
     if (cleared || (this.#wasFull && !full)) repairs.note('the disk was full; logs and temporary files were deleted')
     this.#wasFull = full
     if (full) found.add('disk')
-    passOnInitRepairs(repairs)
+    noteInitRepairs(repairs)
     this.#watchSshd()
-    this.#watch?.endStopped()
+    this.#watch?.killSuspended()
     if (await server.restore()) repairs.note("the agent's socket was removed")
     for (const text of parts.store.restore()) repairs.note(text)
   }

@@ -1,16 +1,16 @@
 import { closeSync, openSync, readdirSync, readFileSync, readlinkSync, readSync } from 'node:fs'
 import type { Repairs } from '../log/repairs.js'
-import { isStopped, killIfThere } from '../process/process-table.js'
+import { isSuspended, killIfRunning } from '../process/process-table.js'
 import { SSHD_PID_FILE } from '../protocol/paths.js'
 
 /**
  * sshd hangs if connections wait in its queue at this many checks in a row; a new connection waits only for an
  * instant.
  */
-const WAITED_LOOKS = 3
+const MAX_BUSY_CHECKS = 3
 /** How often to check an empty queue: for each check, the kernel walks its table of all connections of the host. */
-const QUEUE_LOOK_MS = 15_000
-const DOOR = /^ *\d+: \S+ \S+ 0A [0-9A-F]{8}:([0-9A-F]{8}) \S+ \S+ +\d+ +\d+ (\d+) /
+const QUEUE_CHECK_MS = 15_000
+const LISTENING_LINE = /^ *\d+: \S+ \S+ 0A [0-9A-F]{8}:([0-9A-F]{8}) \S+ \S+ +\d+ +\d+ (\d+) /
 const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
 
 /**
@@ -19,24 +19,24 @@ const TABLES = ['/proc/net/tcp', '/proc/net/tcp6']
  * @returns the check, to be run every few seconds
  */
 export function createSshdWatch(repairs: Repairs): () => void {
-  let waited = 0
-  let lookedAt = Number.NEGATIVE_INFINITY
-  const countLooks = (pid: number, now: number) => {
-    if (waited === 0 && now - lookedAt < QUEUE_LOOK_MS) return
-    lookedAt = now
-    const own = socketsOf(pid)
-    waited = own === null || isServed(TABLES.flatMap(listeningSockets), own) ? 0 : waited + 1
+  let busyChecks = 0
+  let checkedAt = Number.NEGATIVE_INFINITY
+  const checkQueue = (pid: number, now: number) => {
+    if (busyChecks === 0 && now - checkedAt < QUEUE_CHECK_MS) return
+    checkedAt = now
+    const own = readSocketInodes(pid)
+    busyChecks = own === null || isServed(TABLES.flatMap(listeningSockets), own) ? 0 : busyChecks + 1
   }
   return () => {
     const pid = sshdPid()
     if (pid === null) {
-      waited = 0
+      busyChecks = 0
       return
     }
-    countLooks(pid, performance.now())
-    if (waited < WAITED_LOOKS && !isStopped(pid)) return
-    waited = 0
-    killIfThere(pid)
+    checkQueue(pid, performance.now())
+    if (busyChecks < MAX_BUSY_CHECKS && !isSuspended(pid)) return
+    busyChecks = 0
+    killIfRunning(pid)
     repairs.note('sshd hung; killed')
   }
 }
@@ -51,7 +51,7 @@ function sshdPid(): number | null {
 }
 
 /** The inodes of a process's sockets; null if it has exited or may not be inspected. */
-function socketsOf(pid: number): Set<string> | null {
+function readSocketInodes(pid: number): Set<string> | null {
   const directory = `/proc/${pid}/fd`
   try {
     const files = readdirSync(directory).map(file => readlinkSync(`${directory}/${file}`))
@@ -71,7 +71,7 @@ function socketsOf(pid: number): Set<string> | null {
  */
 export function isServed(sockets: readonly string[], own: ReadonlySet<string>): boolean {
   const queues = sockets.flatMap(line => {
-    const [, queue, number] = DOOR.exec(line) ?? []
+    const [, queue, number] = LISTENING_LINE.exec(line) ?? []
     return queue !== undefined && number !== undefined && own.has(number) ? [queue] : []
   })
   return queues.length > 0 && queues.every(queue => queue === '00000000')

@@ -1,11 +1,11 @@
 import { type Rules, seccompFilter } from './filter.js'
 import { type Architecture, numberOf } from './system-calls.js'
 
-const SET_SECCOMP = 22
-const FILTER_MODE = 2
-const SET_NO_NEW_PRIVILEGES = 38
+const PR_SET_SECCOMP = 22
+const SECCOMP_MODE_FILTER = 2
+const PR_SET_NO_NEW_PRIVS = 38
 /** RLIMIT_NPROC: counts all processes of an account on the host; does not apply to root. */
-const LIMIT_OF_PROCESSES = 6
+const RLIMIT_NPROC = 6
 
 /**
  * The text of a Perl program that installs the filter on itself, permanently and for all its children, and then
@@ -21,12 +21,12 @@ export function seccompLauncher(rules: Rules, processor: string, { processes }: 
     processes === undefined
       ? ''
       : `my $most = pack 'Q2', ${processes}, ${processes};
-syscall(${numberOf('prlimit64', processor)}, 0, ${LIMIT_OF_PROCESSES}, $most, 0) == 0 or die "processes: $!\\n";
+syscall(${numberOf('prlimit64', processor)}, 0, ${RLIMIT_NPROC}, $most, 0) == 0 or die "processes: $!\\n";
 `
   return `${bounded}my $filter = pack 'H*', '${seccompFilter(processor, rules).toString('hex')}';
 my $program = pack 'S x6 P', length($filter) / 8, $filter;
-syscall(${prctl}, ${SET_NO_NEW_PRIVILEGES}, 1, 0, 0, 0) == 0 or die "no_new_privs: $!\\n";
-syscall(${prctl}, ${SET_SECCOMP}, ${FILTER_MODE}, $program, 0, 0) == 0 or die "seccomp: $!\\n";
+syscall(${prctl}, ${PR_SET_NO_NEW_PRIVS}, 1, 0, 0, 0) == 0 or die "no_new_privs: $!\\n";
+syscall(${prctl}, ${PR_SET_SECCOMP}, ${SECCOMP_MODE_FILTER}, $program, 0, 0) == 0 or die "seccomp: $!\\n";
 exec { $ARGV[0] } @ARGV or die "$ARGV[0]: $!\\n";
 `
 }

@@ -12,7 +12,7 @@ export type Snapshot = {
 /** What the current worker reports; both empty while HAProxy does not run. */
 export type Observation = { proxies: readonly ProxyRow[]; servers: readonly ServerState[] }
 
-export function snapshotOf(
+export function takeSnapshot(
   desired: Desired,
   { proxies, servers }: Observation,
   totalOf: (name: string) => Counters,

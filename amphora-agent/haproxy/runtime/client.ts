@@ -19,7 +19,7 @@ const SHORT_MS = 2_000
 const SETTLED_MS = 12_000
 
 /** How many sessions a worker has; null if it does not answer. */
-export type WorkerLoad = { pid: number; underWay: number | null }
+export type WorkerLoad = { pid: number; openSessions: number | null }
 
 export type HaproxyObservation = {
   workerPid: number
@@ -65,7 +65,7 @@ export class RuntimeClient {
   }
 
   /** The number of open requests, or TCP connections, of each worker. Null while the master does not answer. */
-  async underWay(): Promise<WorkerLoad[] | null> {
+  async workerLoads(): Promise<WorkerLoad[] | null> {
     const table = await this.processes()
     if (table === null) return null
     const workers = [table.workerPid, ...table.oldWorkerPids].filter(pid => pid !== null)
@@ -74,7 +74,10 @@ export class RuntimeClient {
         const sessions = await this.commandTo(pid, 'show sess').catch(() => '')
         // The command itself counts as a session of the frontend GLOBAL.
         const isAnswered = sessions.includes(' fe=GLOBAL ')
-        return { pid, underWay: isAnswered ? (sessions.match(/^0x[0-9a-f]+: .* fe=(?!GLOBAL)/gm)?.length ?? 0) : null }
+        return {
+          pid,
+          openSessions: isAnswered ? (sessions.match(/^0x[0-9a-f]+: .* fe=(?!GLOBAL)/gm)?.length ?? 0) : null,
+        }
       }),
     )
   }

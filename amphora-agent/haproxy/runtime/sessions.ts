@@ -1,7 +1,7 @@
 /** Sessions to close per round trip. */
-const CLOSED_AT_ONCE = 100
+const CLOSE_BATCH_SIZE = 100
 /** Sessions to check again per round trip before closing them: few, so that little time passes in between. */
-const CHECKED_AT_ONCE = 20
+const CHECK_BATCH_SIZE = 20
 
 /** One stream of `show sess`; `pointer` is its address in its worker's memory, which a later stream may reuse. */
 export type Session = { pointer: string; backend: string; server: string }
@@ -15,22 +15,22 @@ export function parseSessions(text: string): Session[] {
 }
 
 /** Parses the answers to several `show sess 0x...`. Ignores sessions that have ended. */
-function parseWholeSessions(text: string): Session[] {
-  return text.split(/^(?=0x)/m).flatMap(words => {
-    const [pointer] = /^0x[0-9a-f]+(?=: )/.exec(words) ?? []
-    const [, backend] = /^ +backend=(\S+)/m.exec(words) ?? []
-    const [, server] = /^ +server=(\S+)/m.exec(words) ?? []
+function parseSessionDetails(text: string): Session[] {
+  return text.split(/^(?=0x)/m).flatMap(output => {
+    const [pointer] = /^0x[0-9a-f]+(?=: )/.exec(output) ?? []
+    const [, backend] = /^ +backend=(\S+)/m.exec(output) ?? []
+    const [, server] = /^ +server=(\S+)/m.exec(output) ?? []
     return pointer === undefined || backend === undefined || server === undefined ? [] : [{ pointer, backend, server }]
   })
 }
 
 /** How to send commands to one worker, and whether to stop early. */
-type Closing = { command: (...commands: string[]) => Promise<string>; isOver: () => boolean }
+type Closing = { command: (...commands: string[]) => Promise<string>; isAborted: () => boolean }
 
 /** Closes whatever sessions are at their addresses. */
 export async function closeSessions(closing: Closing, sessions: readonly Session[]): Promise<void> {
-  for (const some of batches(sessions, CLOSED_AT_ONCE)) {
-    if (closing.isOver()) return
+  for (const some of batches(sessions, CLOSE_BATCH_SIZE)) {
+    if (closing.isAborted()) return
     await closing.command(...some.map(({ pointer }) => `shutdown session ${pointer}`))
   }
 }
@@ -39,16 +39,16 @@ export async function closeSessions(closing: Closing, sessions: readonly Session
  * Closes only sessions that are still the same: an address may have been reused for the next request of a remaining
  * client, to another server.
  */
-export async function closeUnlessOthers(closing: Closing, sessions: readonly Session[]): Promise<void> {
-  for (const some of batches(sessions, CHECKED_AT_ONCE)) {
-    if (closing.isOver()) return
-    const words = await closing.command(...some.map(({ pointer }) => `show sess ${pointer}`))
-    const present = new Map(parseWholeSessions(words).map(session => [session.pointer, session]))
-    const isStill = ({ pointer, backend, server }: Session) => {
+export async function closeUnchanged(closing: Closing, sessions: readonly Session[]): Promise<void> {
+  for (const some of batches(sessions, CHECK_BATCH_SIZE)) {
+    if (closing.isAborted()) return
+    const output = await closing.command(...some.map(({ pointer }) => `show sess ${pointer}`))
+    const present = new Map(parseSessionDetails(output).map(session => [session.pointer, session]))
+    const isUnchanged = ({ pointer, backend, server }: Session) => {
       const now = present.get(pointer)
       return now?.backend === backend && now.server === server
     }
-    await closeSessions(closing, some.filter(isStill))
+    await closeSessions(closing, some.filter(isUnchanged))
   }
 }
 

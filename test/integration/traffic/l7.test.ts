@@ -5,7 +5,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
 import { parseStat, SHOW_PROXIES } from '../../../amphora-agent/haproxy/runtime/stat.js'
-import { snapshotOf } from '../../../amphora-agent/statistics/snapshot.js'
+import { takeSnapshot } from '../../../amphora-agent/statistics/snapshot.js'
 import { regularExpressionProblem } from '../../../controller/load-balancer/objects/l7-rules/regular-expression.js'
 import type { L7PolicyNode, L7RuleNode } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
@@ -131,7 +131,7 @@ t.test('each action', async t => {
   const servers = parseServersState(await command('show servers state'))
   const counters = new Map(rows.map(row => [row.name, row.counters]))
   const none = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
-  const snapshot = snapshotOf(desired, { proxies: rows, servers }, name => counters.get(name) ?? none)
+  const snapshot = takeSnapshot(desired, { proxies: rows, servers }, name => counters.get(name) ?? none)
   const reported = desired.objects.pools.flatMap(({ listenerId }, index) =>
     listenerId === uuid(2, 51) ? [snapshot.pools[index]] : [],
   )

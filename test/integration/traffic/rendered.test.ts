@@ -4,7 +4,7 @@ import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import { type AddressInfo, connect, createServer as createTcpServer } from 'node:net'
 import t, { type Test } from 'tap'
-import { linesOf, planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
+import { joinCommands, planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
 import { parseStat } from '../../../amphora-agent/haproxy/runtime/stat.js'
 import { LOG_PORT } from '../../../amphora-agent/protocol/paths.js'
 import type { PoolNode } from '../../../controller/load-balancer/tree/tree.js'
@@ -143,7 +143,7 @@ t.test('a member added at runtime keeps as many idle connections as a configured
   const plan = planTransition(part(1), part(2), facts)
   if (plan.kind !== 'runtime') return t.fail('it does not join at runtime')
   t.ok(plan.commands.length > 1)
-  const lines = linesOf(plan.commands)
+  const lines = joinCommands(plan.commands)
   t.equal(lines.length, 1, 'one line for all commands')
   const answers = async () => {
     const said: string[] = []
@@ -178,7 +178,7 @@ t.test('a listener’s connection limit changes at runtime', async t => {
   ] as const) {
     const plan = planTransition(part(from), part(to), { running: true, hasOldWorkers: false, leaving: [], now: 0 })
     if (plan.kind !== 'runtime') return t.fail('it needs a reload')
-    for (const { text, expect } of linesOf(plan.commands)) t.equal((await command(text)).trimEnd(), expect)
+    for (const { text, expect } of joinCommands(plan.commands)) t.equal((await command(text)).trimEnd(), expect)
     t.equal(await limitNow(), limit)
   }
 })

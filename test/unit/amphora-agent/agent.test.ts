@@ -15,7 +15,7 @@ import { createFrameDecoder, encodeFrame, FrameError } from '../../../amphora-ag
 import type { Counters } from '../../../amphora-agent/protocol/heartbeat.js'
 import { isServed } from '../../../amphora-agent/reconcile/sshd.js'
 import { type CounterState, observe, totalOf } from '../../../amphora-agent/statistics/counters.js'
-import { changedSince, type Snapshot, snapshotOf } from '../../../amphora-agent/statistics/snapshot.js'
+import { changedSince, type Snapshot, takeSnapshot } from '../../../amphora-agent/statistics/snapshot.js'
 import { BACKEND, desire, server } from '../../support/worlds/amphora-desired.js'
 
 const EMPTY: CounterState = { epoch: '00'.repeat(8), ended: {}, workers: {} }
@@ -150,12 +150,12 @@ t.test('a snapshot has the states of members, listeners and pools', t => {
     proxies: [row('listener-1', 5, 0, 'FULL'), { ...row(BACKEND, 4, 0, 'UP'), kind: 'backend' as const }],
     servers: parseServersState(lines.join('\n')),
   }
-  const snapshot = snapshotOf(desired, observation, () => count(3))
+  const snapshot = takeSnapshot(desired, observation, () => count(3))
   t.strictSame(snapshot, {
     listeners: [{ state: 'FULL', counters: count(3) }],
     pools: [{ state: 'UP', counters: count(3), members: ['UP', 'DOWN', 'DRAIN', 'MAINT', 'NO_CHECK', 'UNKNOWN'] }],
   })
-  const silent = snapshotOf(desired, { proxies: [], servers: [] }, () => count(3))
+  const silent = takeSnapshot(desired, { proxies: [], servers: [] }, () => count(3))
   t.match(silent, { listeners: [{ state: 'DOWN' }], pools: [{ state: 'DOWN', members: Array(6).fill('UNKNOWN') }] })
 
   t.test('only changes are reported again', t => {

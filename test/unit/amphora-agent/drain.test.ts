@@ -1,5 +1,5 @@
 import t from 'tap'
-import { closeUnlessOthers } from '../../../amphora-agent/haproxy/runtime/sessions.js'
+import { closeUnchanged } from '../../../amphora-agent/haproxy/runtime/sessions.js'
 
 t.test('draining does not close a new session that reuses the address of an ended one', async t => {
   const places = Array.from({ length: 50 }, (_, i) => `0x${(i + 1).toString(16)}`)
@@ -25,7 +25,7 @@ t.test('draining does not close a new session that reuses the address of an ende
     })
     return answers.join('\n\n')
   }
-  await closeUnlessOthers({ command, isOver: () => false }, found)
+  await closeUnchanged({ command, isAborted: () => false }, found)
   t.same(
     [...open],
     strangers.map(place => [place, 'member-2']),

@@ -1,14 +1,14 @@
 import { strictEqual } from 'node:assert'
 import fc from 'fast-check'
 import t from 'tap'
-import { memberKey, membersDown } from '../../../amphora-agent/haproxy/known-down.js'
+import { downMemberKeys, memberKey } from '../../../amphora-agent/haproxy/known-down.js'
 import { differences } from '../../../amphora-agent/haproxy/plan-repair.js'
-import { linesOf, planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
+import { joinCommands, planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
 import { parseProcTable } from '../../../amphora-agent/haproxy/runtime/proc-table.js'
 import { parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
 import { parseServerLimits, parseStat } from '../../../amphora-agent/haproxy/runtime/stat.js'
 import { serverStateFile } from '../../../amphora-agent/haproxy/server-state-file.js'
-import { significantWords } from '../../../amphora-agent/haproxy/validate.js'
+import { significantOutput } from '../../../amphora-agent/haproxy/validate.js'
 import type { HaproxyPart, Server } from '../../../amphora-agent/protocol/desired.js'
 import { backend, dump, modelOf, obey, part, server } from '../../support/inputs/haproxy-model.js'
 
@@ -128,7 +128,7 @@ t.test('connection limits of listeners change at runtime', t => {
 t.test('commands share lines, but servers leave in a later line than those that join', t => {
   const lines = (before: Server[], desired: Server[]) => {
     const transition = plan(part([backend(before)]), part([backend(desired)]))
-    return transition.kind === 'runtime' ? linesOf(transition.commands) : []
+    return transition.kind === 'runtime' ? joinCommands(transition.commands) : []
   }
   t.strictSame(lines([server(1), server(2)], [server(2, { weight: 3 }), server(7)]), [
     {
@@ -246,7 +246,7 @@ t.test('a member that was down starts down, even under a new name or monitor', t
   const expected = { backend: 'p:l', name: 'm7', number: 7, operational: 'stopped', admin: 0, weight: 1, port: 80 }
   t.match(parseServersState(first ?? ''), [expected])
   t.strictSame(rest, [''], 'no other, unmonitored or disabled member')
-  t.strictSame([...membersDown(parseServersState(first ?? ''))], [...down])
+  t.strictSame([...downMemberKeys(parseServersState(first ?? ''))], [...down])
   t.end()
 })
 
@@ -319,8 +319,8 @@ t.test('parsers of HAProxy’s answers never throw', t => {
 })
 
 t.test('HAProxy’s alerts are extracted from its output', t => {
-  t.equal(significantWords('[NOTICE] a\n[ALERT] b\n[WARNING] c\n[ALERT] d\n'), '[ALERT] b\n[ALERT] d')
-  t.equal(significantWords(' only this \n\n'), 'only this')
-  t.equal(significantWords(`[ALERT] ${'x'.repeat(10_000)}`).length, 4_000)
+  t.equal(significantOutput('[NOTICE] a\n[ALERT] b\n[WARNING] c\n[ALERT] d\n'), '[ALERT] b\n[ALERT] d')
+  t.equal(significantOutput(' only this \n\n'), 'only this')
+  t.equal(significantOutput(`[ALERT] ${'x'.repeat(10_000)}`).length, 4_000)
   t.end()
 })

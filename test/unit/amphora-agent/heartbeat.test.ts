@@ -9,7 +9,7 @@ import {
   encodeReport,
   MAX_DATAGRAM,
 } from '../../../amphora-agent/protocol/heartbeat-datagram.js'
-import { LONGEST_REPAIR, MISMATCHES, REPAIR_KINDS } from '../../../amphora-agent/protocol/repairs.js'
+import { MAX_REPAIR_LENGTH, MISMATCHES, REPAIR_KINDS } from '../../../amphora-agent/protocol/repairs.js'
 
 const PLAIN = { noNullPrototype: true } as const
 const KEY = Buffer.alloc(32, 7)
@@ -84,7 +84,7 @@ const reports: fc.Arbitrary<Omit<Report, 'fragment' | 'seq'>> = fc.record(
         {
           kind: fc.constantFrom(...REPAIR_KINDS),
           atMs: fc.maxSafeNat(),
-          text: fc.string({ maxLength: LONGEST_REPAIR, unit: 'grapheme-ascii' }),
+          text: fc.string({ maxLength: MAX_REPAIR_LENGTH, unit: 'grapheme-ascii' }),
         },
         PLAIN,
       ),

@@ -3,14 +3,14 @@ import fc from 'fast-check'
 import t from 'tap'
 import {
   commandsFor,
-  isOver,
+  isExpired,
   type Leaving,
   leavingSeconds,
-  pathOf,
-  whoLeaves,
-  whoStillLeaves,
+  serverPath,
+  serversLeaving,
+  serversStillLeaving,
 } from '../../../amphora-agent/haproxy/leaving.js'
-import { surplusOf } from '../../../amphora-agent/haproxy/old-workers.js'
+import { findSurplus } from '../../../amphora-agent/haproxy/old-workers.js'
 import { differences } from '../../../amphora-agent/haproxy/plan-repair.js'
 import { planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
 import { parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
@@ -46,18 +46,18 @@ t.test('removed and disabled servers leave, from the first such change on', t =>
   const both = part([backend([server(1), server(2)])])
   const one = part([backend([server(2)])])
   const disabled = part([backend([server(1, { disabled: true }), server(2)])])
-  t.strictSame(whoLeaves([], both, one, 1_000), [some()])
-  t.strictSame(whoLeaves([], both, disabled, 1_000), [some({ removed: false })])
-  t.strictSame(whoLeaves([], both, null, 1_000).map(pathOf), ['p:l/m1', 'p:l/m2'])
-  t.strictSame(whoLeaves([], disabled, disabled, 1_000), [], 'a server that was already disabled does not leave')
+  t.strictSame(serversLeaving([], both, one, 1_000), [some()])
+  t.strictSame(serversLeaving([], both, disabled, 1_000), [some({ removed: false })])
+  t.strictSame(serversLeaving([], both, null, 1_000).map(serverPath), ['p:l/m1', 'p:l/m2'])
+  t.strictSame(serversLeaving([], disabled, disabled, 1_000), [], 'a server that was already disabled does not leave')
   t.strictSame(
-    whoLeaves([some({ removed: false })], disabled, one, 9_000),
+    serversLeaving([some({ removed: false })], disabled, one, 9_000),
     [some()],
     'the time of the first of several changes counts',
   )
-  t.strictSame(whoLeaves([some()], one, both, 9_000), [], 'a server that comes back does not leave')
+  t.strictSame(serversLeaving([some()], one, both, 9_000), [], 'a server that comes back does not leave')
   const hasty = part([{ ...backend([server(2)]), deregistrationDelay: 0 }])
-  t.strictSame(whoLeaves([some()], one, hasty, 9_000), [some({ delayMs: 0 })], 'the pool’s new delay applies')
+  t.strictSame(serversLeaving([some()], one, hasty, 9_000), [some({ delayMs: 0 })], 'the pool’s new delay applies')
   t.end()
 })
 
@@ -104,7 +104,7 @@ t.test('show sess is parsed', t => {
 
 t.test('the oldest old workers end when they are too many or too large', t => {
   const workers = [3, 1, 2].map(startTime => ({ pid: startTime + 10, startTime, memoryKib: 1024 }))
-  const surplus = (most: number, memoryMib: number) => surplusOf(workers, { most, memoryMib }).map(({ pid }) => pid)
+  const surplus = (most: number, memoryMib: number) => findSurplus(workers, { most, memoryMib }).map(({ pid }) => pid)
   t.strictSame(surplus(3, 3), [])
   t.strictSame(surplus(2, 3), [11])
   t.strictSame(surplus(3, 1), [11, 12])
@@ -160,23 +160,28 @@ t.test('property: any sequence of changes reaches the desired state and cuts no 
       /** Works as the drain does. */
       const drain = () => {
         const closed = new Set<string>()
-        for (const one of leaving.filter(each => isOver(each, now))) {
-          for (const connection of connections.filter(({ path, cut }) => path === pathOf(one) && !cut)) {
+        for (const one of leaving.filter(each => isExpired(each, now))) {
+          for (const connection of connections.filter(({ path, cut }) => path === serverPath(one) && !cut)) {
             ok(connection.leftAt !== null, 'no connection is cut on a server that stays')
             ok(now >= connection.leftAt + connection.delayMs, `${now} is too early`)
             connection.cut = true
-            closed.add(pathOf(one))
+            closed.add(serverPath(one))
           }
         }
         const present = worker
         const deleted = leaving.filter(one => {
           if (!one.removed || !one.held || present === null) return false
-          if (connections.some(each => each.worker === present && each.path === pathOf(one) && !each.cut)) return false
+          if (connections.some(each => each.worker === present && each.path === serverPath(one) && !each.cut))
+            return false
           strictEqual(obey(present, commandsFor(one).remove), 'Server deleted.')
           return true
         })
         const hasOldWorkers = oldWorkers.length > 0
-        leaving = whoStillLeaves(leaving, now, { deleted: new Set(deleted.map(pathOf)), closed, hasOldWorkers })
+        leaving = serversStillLeaving(leaving, now, {
+          deleted: new Set(deleted.map(serverPath)),
+          closed,
+          hasOldWorkers,
+        })
         oldWorkers = oldWorkers.filter(open)
       }
 

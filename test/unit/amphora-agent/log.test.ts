@@ -25,7 +25,7 @@ t.test('log lines are written in batches', async t => {
 
 t.test('lines beyond the buffer are counted as lost', async t => {
   const path = aFile(t)
-  const writer = createLineWriter(path, { mostWaiting: 100 })
+  const writer = createLineWriter(path, { maxBatchSize: 100 })
   for (let number = 0; number < 50; number++) writer.write('ten bytes.')
   await writer.close()
   const lines = linesIn(path)

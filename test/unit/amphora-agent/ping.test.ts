@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createJudge } from '../../../amphora-agent/ping/judge.js'
-import { pingTogether } from '../../../amphora-agent/ping/under-way.js'
+import { sharePings } from '../../../amphora-agent/ping/shared-ping.js'
 import { parsePingQuestion, pingQuestion } from '../../../amphora-agent/protocol/ping.js'
 
 const question = { subject: 'pool:listener:member', address: '2001:db8::1', timeoutSeconds: 3, rise: 2, fall: 3 }
@@ -42,7 +42,7 @@ t.test('the member not asked about for the longest time is forgotten first', asy
 
 t.test('concurrent questions about one address share a ping; at most 256 run at once', async t => {
   const sent: { address: string; end: (answered: boolean) => void }[] = []
-  const ask = pingTogether(address => new Promise(end => sent.push({ address, end })))
+  const ask = sharePings(address => new Promise(end => sent.push({ address, end })))
   const first = [ask('192.0.2.1', 3), ask('192.0.2.1', 3)]
   t.equal(sent.length, 1)
   const others = Array.from({ length: 255 }, (_, number) => ask(`10.0.0.${number}`, 3))

@@ -17,7 +17,7 @@ const MACHINE_CONFIGURATION = `${STATE_DIRECTORY}/haproxy-machine.cfg`
  * the processors of the host, so `nbthread` limits it if the amphora may use fewer.
  * @returns the program and its first arguments, which launch HAProxy
  */
-export function prepareWalls({
+export function prepareSandbox({
   processes,
   processors = Number.POSITIVE_INFINITY,
 }: NonNullable<Boot['limits']>): string[] {

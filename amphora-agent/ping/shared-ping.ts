@@ -1,7 +1,7 @@
 import { PingFailure } from './ping.js'
 
 /** Concurrent pings. Each is a process, and nothing else limits the number of processes of an amphora. */
-const MOST_AT_ONCE = 256
+const MAX_CONCURRENT = 256
 
 type Ping = (address: string, timeoutSeconds: number) => Promise<boolean>
 
@@ -10,15 +10,15 @@ type Ping = (address: string, timeoutSeconds: number) => Promise<boolean>
  * @returns a `ping` that also rejects with PingFailure if too many pings are in progress, as when very many members
  * are down
  */
-export function pingTogether(ping: Ping): Ping {
-  const underWay = new Map<string, Promise<boolean>>()
+export function sharePings(ping: Ping): Ping {
+  const inProgress = new Map<string, Promise<boolean>>()
   return async (address, timeoutSeconds) => {
     const key = `${address} ${timeoutSeconds}`
-    const present = underWay.get(key)
+    const present = inProgress.get(key)
     if (present !== undefined) return present
-    if (underWay.size >= MOST_AT_ONCE) throw new PingFailure(`more than ${MOST_AT_ONCE} pings in progress`)
-    const asked = ping(address, timeoutSeconds).finally(() => underWay.delete(key))
-    underWay.set(key, asked)
+    if (inProgress.size >= MAX_CONCURRENT) throw new PingFailure(`more than ${MAX_CONCURRENT} pings in progress`)
+    const asked = ping(address, timeoutSeconds).finally(() => inProgress.delete(key))
+    inProgress.set(key, asked)
     return asked
   }
 }
