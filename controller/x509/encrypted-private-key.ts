@@ -31,8 +31,8 @@ const CIPHERS: Readonly<Record<string, Cipher>> = {
 export const isEncryptedKey = (info: Asn1): boolean => sequenceIn(sequenceIn(info)?.[0]) !== null
 
 /**
- * Decrypts the EncryptedPrivateKeyInfo of an untrusted PKCS#8 key. Done here rather than by OpenSSL, so that
- * the content can be checked before any arithmetic with the key. Blocks this thread for up to seconds.
+ * Decrypts the EncryptedPrivateKeyInfo of an untrusted PKCS#8 key. Done here rather than by createPrivateKey,
+ * so that the content can be checked before any arithmetic with the key. Blocks this thread for up to seconds.
  * @returns the decrypted bytes; a wrong passphrase may give garbage
  * @throws InvalidX509 for an encryption whose cost has no small limit, and for most wrong passphrases
  */

@@ -70,7 +70,7 @@ export function bitsIn(bytes: Buffer | null): number {
   return (bytes.length - firstUsed - 1) * 8 + (32 - Math.clz32(bytes[firstUsed] ?? 0))
 }
 
-/** The public half of a trusted private key. */
+/** The public half of a private key. */
 export function publicKeyOf(privateKey: KeyObject): PublicKey {
   const key = createPublicKey(privateKey)
   return { key, info: readDer(key.export({ format: 'der', type: 'spki' }), 'public key') }

@@ -17,7 +17,7 @@ const MAX_ATTEMPTS = 20
 type Rotation = { id: string; startedAt: string; isResumed: boolean }
 type KeyOwner = { projectId: string; backend: BackendName }
 
-/** SQL: whether a rotation replaces a key (alias k). */
+/** SQL: whether a rotation replaces or deletes a key (alias k). */
 const isAffected = ({ startedAt }: Rotation, projectId: string | null): Fragment =>
   sql`(NOT k.active OR k.created_at < ${startedAt}::timestamptz) AND (${projectId}::text IS NULL OR k.project_id = ${projectId})`
 

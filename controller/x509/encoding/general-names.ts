@@ -26,7 +26,7 @@ const VALID: Readonly<Record<GeneralName['kind'], (text: string) => boolean>> = 
   ip: text => isIP(text) !== 0,
 }
 
-/** GeneralNames. */
+/** Encodes the ASN.1 type GeneralNames. */
 export const encodeGeneralNames = (names: readonly GeneralName[]): Asn1 =>
   sequence(...names.map(({ kind, value }) => taggedBytes(TAGS[kind], bytesOf(kind, value))))
 
