@@ -5,7 +5,7 @@ import { parseBody } from '../input.js'
 import { parseContentType } from '../secrets/content-types.js'
 import { parseExpiration } from '../secrets/expiration.js'
 
-/** The members of `meta` that are kept, and shown again: Python clients fail on any other. */
+/** The members of `meta` to store and show: Python clients fail on any other. */
 export type KeyMeta = {
   name: string | null
   algorithm: string
@@ -16,19 +16,19 @@ export type KeyMeta = {
 
 export type ParsedMeta<Meta> = {
   meta: Meta
-  /** When what the order makes ends; null for never. */
+  /** When the result expires; null for never. */
   expiration: Date | null
-  /** What encrypts the private key; null for none. */
+  /** Encrypts the private key; null leaves it unencrypted. */
   passphrase: string | null
 }
 
-/** Longer ones are not read by OpenSSL, so nobody could use the key. */
-const LONGEST_PASSPHRASE = 1000
+/** OpenSSL cannot read longer ones, so nobody could use the key. */
+const MAX_PASSPHRASE_BYTES = 1000
 
 const text = z.string().max(255, 'must have at most 255 characters')
 const passphrase = z
   .string()
-  .refine(value => Buffer.byteLength(value) <= LONGEST_PASSPHRASE, `must have at most ${LONGEST_PASSPHRASE} bytes`)
+  .refine(value => Buffer.byteLength(value) <= MAX_PASSPHRASE_BYTES, `must have at most ${MAX_PASSPHRASE_BYTES} bytes`)
   .nullish()
 
 const keyMeta = z.object({
@@ -38,34 +38,34 @@ const keyMeta = z.object({
   mode: text.nullish(),
   expiration: text.nullish(),
   payload_content_type: text.nullish(),
-  payload: z.undefined('must not be given: the service makes it').optional(),
+  payload: z.undefined('must not be given: the service generates it').optional(),
 })
 
 const pairMeta = keyMeta.extend({ curve: text.nullish(), passphrase, pass_phrase: passphrase })
 
 const isEc = (algorithm: string): boolean => algorithm.toLowerCase() === 'ec'
 
-/** @throws ApiError 400 for what has not the shape of an order of a symmetric key */
+/** @throws ApiError 400 unless it is the meta of an order for a symmetric key */
 export function parseKeyMeta(value: unknown): ParsedMeta<KeyMeta> {
   const body = parseBody(keyMeta, value, 'meta of the order')
-  return { ...commonOf(body), passphrase: null }
+  return { ...parseCommon(body), passphrase: null }
 }
 
-/** @throws ApiError 400 for what has not the shape of an order of a key pair */
+/** @throws ApiError 400 unless it is the meta of an order for a key pair */
 export function parsePairMeta(value: unknown): ParsedMeta<KeyMeta> {
   const body = parseBody(pairMeta, value, 'meta of the order')
   const { algorithm, bit_length: bits, curve } = body
   if (isEc(algorithm) && typeof curve === 'string') {
-    const bitsOfCurve = CURVE_BITS[curve]
-    if (bitsOfCurve === undefined)
+    const curveBits = CURVE_BITS[curve]
+    if (curveBits === undefined)
       throw badRequest(`The curve "${curve}" is not one of ${Object.keys(CURVE_BITS).join(', ')}.`)
-    if (bitsOfCurve !== bits) throw badRequest(`The curve ${curve} has ${bitsOfCurve} bits, not ${bits}.`)
+    if (curveBits !== bits) throw badRequest(`The curve ${curve} has ${curveBits} bits, not ${bits}.`)
   }
-  // An empty one is none.
-  return { ...commonOf(body), passphrase: body.passphrase || body.pass_phrase || null }
+  // An empty passphrase counts as none.
+  return { ...parseCommon(body), passphrase: body.passphrase || body.pass_phrase || null }
 }
 
-function commonOf(body: z.output<typeof keyMeta>): Pick<ParsedMeta<KeyMeta>, 'meta' | 'expiration'> {
+function parseCommon(body: z.output<typeof keyMeta>): Pick<ParsedMeta<KeyMeta>, 'meta' | 'expiration'> {
   const { name, algorithm, bit_length, mode, payload_content_type: type } = body
   if (bit_length % 8 !== 0 && !isEc(algorithm)) throw badRequest('The bit_length must be a multiple of 8.')
   if (typeof type === 'string' && parseContentType(type) === null) {

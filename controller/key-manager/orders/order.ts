@@ -6,7 +6,7 @@ import { missing, requireId } from '../ids.js'
 import type { Target } from '../rights.js'
 import type { Order } from './outcome.js'
 
-/** What a worker does in the name of whoever has given the order. */
+/** A worker acts as the user who created the order. */
 export const actorOf = ({ creatorId, projectId }: Pick<Order, 'creatorId' | 'projectId'>): Actor => ({
   userId: creatorId,
   projectId,
@@ -14,13 +14,14 @@ export const actorOf = ({ creatorId, projectId }: Pick<Order, 'creatorId' | 'pro
   remoteAddress: null,
 })
 
-/** An order (alias o) that was not deleted. */
+/** SQL: the order (alias o) is not deleted. */
 export const LIVE_ORDER = sql`o.deleted_at IS NULL`
 
 /**
- * SQL of the JSON record of an order (alias o), as text; `base.url` is the root of the API. Members are only those that Python clients know,
- * and what is not yet known is left out.
- * @param exposeProcessing whether key and asymmetric orders show PROCESSING too: the Terraform provider takes it for a failure
+ * SQL for the record of an order (alias o) as JSON text; `base.url` is the root of the API. Has only members that
+ * Python clients know, and omits those without a value.
+ * @param exposeProcessing whether key and asymmetric orders show PROCESSING, which the Terraform provider treats as
+ *   a failure
  */
 export function orderJson(exposeProcessing: boolean): Fragment {
   const status = exposeProcessing
@@ -37,10 +38,10 @@ export function orderJson(exposeProcessing: boolean): Fragment {
 }
 
 /**
- * A live order of a project.
- * @param columns more SQL over the aliases o and base
+ * Finds a live order of a project.
+ * @param columns more columns, as SQL over the aliases o and base
  * @param base URL of the root of the API, for references
- * @throws ApiError 404, for an order of another project too
+ * @throws ApiError 404, also for an order of another project
  */
 export async function findOrder<More = unknown>(
   database: Knex,
@@ -63,5 +64,5 @@ export async function findOrder<More = unknown>(
   return found
 }
 
-/** What an order's sealed passphrase is bound to. */
+/** The associated data of an order's sealed passphrase. */
 export const passphraseContext = (orderId: string): string => `passphrase of order ${orderId}`

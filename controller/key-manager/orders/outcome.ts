@@ -6,15 +6,15 @@ export type Order = {
   projectId: string
   creatorId: string
   type: 'key' | 'asymmetric' | 'certificate'
-  /** As it was asked for, without a passphrase. */
+  /** As requested, without the passphrase. */
   meta: Readonly<Record<string, unknown>>
   passphrase: string | null
   retries: number
 }
 
-/** One secret that an order makes. */
+/** One secret that an order creates. */
 export type MadeSecret = {
-  /** Its name in the container, such as private_key; null when there is no container. */
+  /** Its name in the container, such as private_key; null without a container. */
   role: string | null
   name: string | null
   secretType: 'symmetric' | 'private' | 'public' | 'certificate' | 'passphrase' | 'opaque'
@@ -30,21 +30,21 @@ export type OrderOutcome =
   | {
       kind: 'made'
       secrets: readonly MadeSecret[]
-      /** Null when the result is the one secret. */
+      /** Null when the result is a single secret. */
       container: { name: string | null; type: 'generic' | 'rsa' | 'certificate' } | null
-      /** Secrets that stand already and go into the container as well. */
+      /** Existing secrets to add to the container. */
       references?: readonly { role: string; secretId: string }[]
       subStatus?: string
       subStatusMessage?: string
-      /** What else must be stored together with the result. */
+      /** Stores more in the transaction of the result. */
       alsoStore?: (trx: Transaction) => Promise<void>
     }
   | { kind: 'later'; seconds: number; subStatus: string; subStatusMessage: string }
-  /** For good: `reason` is for the tenant and tells nothing secret. */
+  /** Final. The tenant sees `reason`, so it must hold no secret. */
   | { kind: 'failed'; statusCode: '400' | '403' | '500'; reason: string; subStatus?: string }
 
 /**
- * Carries out one kind of order. It stores nothing itself: all that it makes is stored in one transaction together with the order's new state, so a
- * process that dies leaves nothing half made and the order is carried out again.
+ * Executes one kind of order but stores nothing. Its result is stored in one transaction with the order's new
+ * state, so a process that dies leaves nothing half done and the order is executed again.
  */
 export type OrderExecutor = (order: Order, signal: AbortSignal) => Promise<OrderOutcome>

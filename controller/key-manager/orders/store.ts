@@ -12,12 +12,12 @@ import type { Order } from './outcome.js'
 import { ORDER_CHANNEL } from './wake-channel.js'
 
 export type OrderToStore = Pick<Order, 'projectId' | 'creatorId' | 'type' | 'meta' | 'passphrase'> & {
-  /** Kept in the meta. */
+  /** Stored in the meta. */
   expiration: Date | null
 }
 
 /**
- * Accepts an order: row, audit record and the call for a worker in one statement.
+ * Accepts an order: stores it with its audit record and wakes a worker, in one statement.
  * @returns its id
  * @throws ApiError 403 when the project's quota of orders is reached
  */
@@ -49,7 +49,7 @@ async function insertOrder(
     sql`made`,
   )
   const key = sealed?.projectKeyId ?? null
-  // Python clients fail on an expiration in the meta of an order of a certificate.
+  // Python clients fail on an expiration in the meta of a certificate order.
   const expiration =
     order.type === 'certificate'
       ? sql`'{}'::jsonb`

@@ -21,44 +21,47 @@ export type OrderContext = {
   log: Logger
 }
 
-/** An order of which nothing was heard any more after so many attempts is not tried again: it is likely to be what ends the workers. */
-const MOST_LAPSED_CLAIMS = 5
+/** After so many attempts without a result, an order is not retried: it probably kills the workers. */
+const MAX_LAPSED_CLAIMS = 5
 
-/** SQLSTATE classes that say nothing about the work: conflicts, resources, locks, intervention, the system itself. */
+/**
+ * SQLSTATE classes that are not the order's fault: conflicts, resources, locks, operator intervention, system
+ * errors.
+ */
 const TRANSIENT_STATE = /^(40|53|55|57|58)/
 
-/** What the tenant reads when the fault is ours. */
+/** What the tenant sees when the fault is ours. */
 const INTERNAL: Failed = {
   kind: 'failed',
   statusCode: '500',
-  reason: 'The order could not be carried out because of a fault in the service.',
+  reason: 'The order failed because of a fault in the service.',
 }
 
 const LAPSED_TOO_OFTEN: Failed = {
   kind: 'failed',
   statusCode: '500',
-  reason: `The order was begun ${MOST_LAPSED_CLAIMS} times, and each time cut off before it was carried out; it is not tried again.`,
+  reason: `The order was started ${MAX_LAPSED_CLAIMS} times and interrupted each time; it is not retried.`,
 }
 
-const REFERENCE_GONE: Failed = {
+const REFERENCE_DELETED: Failed = {
   kind: 'failed',
   statusCode: '400',
-  reason: 'A secret that the result refers to was deleted meanwhile.',
+  reason: 'A secret that the result refers to was deleted.',
 }
 
-const STORAGE_AWAY: Later = {
+const STORAGE_UNAVAILABLE: Later = {
   kind: 'later',
   seconds: null,
   subStatus: 'storage_unavailable',
-  subStatusMessage: 'Keys cannot be stored at the moment; the order is tried again by itself.',
+  subStatusMessage: 'Keys cannot be stored at the moment; the order is retried automatically.',
 }
 
 type Outcome = OrderOutcome | Later | { kind: 'aborted' }
 
 /**
- * Carries out one claimed order and settles it, or gives it back when that is not possible now. Never throws. While the database is away
- * it keeps what was made and tries again to store it, for as long as the claim is held.
- * @returns seconds until the order is to be tried again; null when nothing is left to do, or nothing that this process may do
+ * Executes and settles one claimed order, or releases it. Never throws. While the database is unavailable, it keeps the
+ * result and retries to store it until the claim expires.
+ * @returns seconds until the order is due again; null when this process has nothing left to do
  */
 export async function attemptOrder(context: OrderContext, claim: Claim, signal: AbortSignal): Promise<number | null> {
   const { database, log } = context
@@ -70,8 +73,7 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
     try {
       order ??= await readOrder(database, claim)
       if (order === null) return null
-      outcome ??=
-        order.lapsedClaims < MOST_LAPSED_CLAIMS ? await executeOrder(context, order, signal) : LAPSED_TOO_OFTEN
+      outcome ??= order.lapsedClaims < MAX_LAPSED_CLAIMS ? await executeOrder(context, order, signal) : LAPSED_TOO_OFTEN
       const seconds = await settle(context, claim, order, outcome)
       if (order.lapsedClaims > 0) await wakeForNextSuspect(database)
       const milliseconds = Math.round(performance.now() - started)
@@ -79,13 +81,13 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
       return seconds
     } catch (error) {
       if (!isDatabaseAway(error)) {
-        // What cannot be stored must not be tried for ever.
-        if (order === null || outcome === INTERNAL || outcome === STORAGE_AWAY) {
-          log.error({ order: claim.id, err: error }, 'an order could not be settled; its lease lapses')
+        // Avoids endless retries when the outcome cannot be stored.
+        if (order === null || outcome === INTERNAL || outcome === STORAGE_UNAVAILABLE) {
+          log.error({ order: claim.id, err: error }, 'could not settle the order; its lease will expire')
           return null
         }
-        outcome = outcomeOfFault(error)
-        log[outcome === INTERNAL ? 'error' : 'warn']({ order: claim.id, err: error }, 'an order met a fault')
+        outcome = faultOutcome(error)
+        log[outcome === INTERNAL ? 'error' : 'warn']({ order: claim.id, err: error }, 'error while processing an order')
         continue
       }
       if (signal.aborted || !isHeld(claim) || wait.isOver()) return null
@@ -94,9 +96,9 @@ export async function attemptOrder(context: OrderContext, claim: Claim, signal: 
   }
 }
 
-function outcomeOfFault(error: unknown): Failed | Later {
+function faultOutcome(error: unknown): Failed | Later {
   const isTransient = error instanceof CryptoUnavailable || TRANSIENT_STATE.test(sqlState(error))
-  return isTransient ? STORAGE_AWAY : INTERNAL
+  return isTransient ? STORAGE_UNAVAILABLE : INTERNAL
 }
 
 async function executeOrder(
@@ -109,7 +111,7 @@ async function executeOrder(
     sealedPassphrase === null
       ? null
       : (await keyring.open(sealedPassphrase, passphraseContext(claimed.id))).toString('utf8')
-  // Native threads cannot be interrupted: what they make after an abort is dropped.
+  // Native threads cannot be interrupted: their result is dropped after an abort.
   return Promise.race([executors[claimed.type]({ ...rest, passphrase }, signal), aborted(signal)])
 }
 
@@ -135,7 +137,7 @@ async function settle(
       return null
     case 'made': {
       const stored = await storeResult({ database, keyring }, claim, order, outcome)
-      if (stored === 'reference gone') await recordFailure(database, claim, order, REFERENCE_GONE)
+      if (stored === 'reference gone') await recordFailure(database, claim, order, REFERENCE_DELETED)
       return null
     }
   }

@@ -1,18 +1,18 @@
 import { randomBytes } from 'node:crypto'
 import type { OrderExecutor, OrderOutcome } from '../outcome.js'
-import { keyMetaOf, type OrderedKey } from './ordered-key.js'
+import { type OrderedKey, parseOrderedKey } from './ordered-key.js'
 
 const AES = [128, 192, 256]
-/** Two keys in one. */
+/** XTS uses two AES keys. */
 const AES_XTS = AES.map(bits => bits * 2)
-const LEAST_HMAC_BITS = 64
-const MOST_HMAC_BITS = 1024
+const MIN_HMAC_BITS = 64
+const MAX_HMAC_BITS = 1024
 
 type Lengths = (bits: number, mode: string | null) => boolean
 
-const hmac: Lengths = bits => bits % 8 === 0 && bits >= LEAST_HMAC_BITS && bits <= MOST_HMAC_BITS
+const hmac: Lengths = bits => bits % 8 === 0 && bits >= MIN_HMAC_BITS && bits <= MAX_HMAC_BITS
 
-/** Which lengths, in bits, each symmetric algorithm has. */
+/** Supported lengths in bits, by symmetric algorithm. */
 const SYMMETRIC: Readonly<Record<string, Lengths>> = {
   aes: (bits, mode) => (mode?.toLowerCase() === 'xts' ? AES_XTS : AES).includes(bits),
   des: bits => bits === 64,
@@ -23,10 +23,10 @@ const SYMMETRIC: Readonly<Record<string, Lengths>> = {
   hmacsha512: hmac,
 }
 
-/** Makes one symmetric key of random bits. */
+/** Generates one symmetric key of random bits. */
 export const executeKeyOrder: OrderExecutor = async order => {
-  const key = keyMetaOf(order)
-  const refusal = refusalOf(key)
+  const key = parseOrderedKey(order)
+  const refusal = findRefusal(key)
   if (refusal !== null) return refusal
   const { algorithm, bitLength, mode, name, expiration, contentType } = key
   const payload = randomBytes(bitLength / 8)
@@ -39,10 +39,10 @@ export const executeKeyOrder: OrderExecutor = async order => {
   }
 }
 
-function refusalOf({ algorithm, bitLength, mode }: OrderedKey): OrderOutcome | null {
+function findRefusal({ algorithm, bitLength, mode }: OrderedKey): OrderOutcome | null {
   const lengths = SYMMETRIC[algorithm.toLowerCase()]
   if (lengths === undefined) {
-    const reason = `The algorithm "${algorithm}" makes no symmetric key; supported are ${Object.keys(SYMMETRIC).join(', ')}.`
+    const reason = `The algorithm "${algorithm}" is not supported for symmetric keys; supported are ${Object.keys(SYMMETRIC).join(', ')}.`
     return { kind: 'failed', statusCode: '400', reason }
   }
   if (lengths(bitLength, mode)) return null

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { seconds } from '../../../options/values.js'
 
-/** The options of the key manager's worker. */
+/** The settings of the key manager's worker. */
 export const orderWorkerOptions = z
   .strictObject({
     concurrency: z.coerce
@@ -10,7 +10,7 @@ export const orderWorkerOptions = z
       .min(1)
       .max(100)
       .default(8)
-      .describe('Orders carried out at once by one worker; RSA and DSA key pairs as many as there are processors'),
+      .describe('Concurrent orders per worker; RSA and DSA key pairs are limited to the number of processors'),
     sweep_interval: seconds.default(2),
   })
   .prefault({})

@@ -3,7 +3,7 @@ import { type ContentType, parseContentType } from '../../secrets/content-types.
 import { parseTime } from '../../secrets/expiration.js'
 import type { Order } from '../outcome.js'
 
-/** What an order of a key or a key pair asks for. */
+/** What an order for a key or a key pair asks for. */
 export type OrderedKey = {
   name: string | null
   algorithm: string
@@ -22,8 +22,8 @@ const stored = z.object({
   payload_content_type: z.string().optional(),
 })
 
-/** Reads the meta of an order as the API has stored it. */
-export function keyMetaOf({ meta }: Order): OrderedKey {
+/** Parses the meta of an order as the API stored it. */
+export function parseOrderedKey({ meta }: Order): OrderedKey {
   const {
     name,
     algorithm,

@@ -1,13 +1,16 @@
 import { generateKeyPair, PAIR_ALGORITHMS, parsePairAlgorithm, supportsLength } from '../../crypto/key-pair.js'
 import type { MadeSecret, OrderExecutor, OrderOutcome } from '../outcome.js'
-import { keyMetaOf } from './ordered-key.js'
+import { parseOrderedKey } from './ordered-key.js'
 
-/** Makes a key pair in a container, with the passphrase that its private key is under if there is one. */
+/** Generates a key pair in a container, with the passphrase of the private key, if any. */
 export const executePairOrder: OrderExecutor = async order => {
-  const { name, algorithm, bitLength, mode, expiration, contentType } = keyMetaOf(order)
+  const { name, algorithm, bitLength, mode, expiration, contentType } = parseOrderedKey(order)
   const pairAlgorithm = parsePairAlgorithm(algorithm)
   if (pairAlgorithm === null) {
-    return failed('400', `The algorithm "${algorithm}" makes no key pair; supported are ${PAIR_ALGORITHMS.join(', ')}.`)
+    return failed(
+      '400',
+      `The algorithm "${algorithm}" is not supported for key pairs; supported are ${PAIR_ALGORITHMS.join(', ')}.`,
+    )
   }
   if (!supportsLength(pairAlgorithm, bitLength)) {
     return failed('500', `A key pair of ${bitLength} bits is not supported for ${algorithm}.`)
@@ -24,7 +27,7 @@ export const executePairOrder: OrderExecutor = async order => {
       part('public_key', 'public', publicKey),
       ...(order.passphrase === null ? [] : [part('private_key_passphrase', 'passphrase', order.passphrase)]),
     ],
-    // The Python client knows no other type of container for a pair.
+    // The Python client supports no other types of containers for a pair.
     container: { name, type: pairAlgorithm === 'rsa' ? 'rsa' : 'generic' },
   }
 }

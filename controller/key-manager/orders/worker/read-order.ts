@@ -7,11 +7,11 @@ import type { Order } from '../outcome.js'
 
 export type ClaimedOrder = Omit<Order, 'passphrase'> & {
   sealedPassphrase: SealedWithKey | null
-  /** How many attempts before this one ended without a word. */
+  /** Earlier attempts that never reported a result. */
   lapsedClaims: number
 }
 
-/** The order that was claimed; null when it was deleted, or somebody else has claimed it since. */
+/** The claimed order; null when it was deleted or another worker has claimed it since. */
 export async function readOrder(database: Database, claim: Claim): Promise<ClaimedOrder | null> {
   const row = await maybeOne(
     database,

@@ -8,40 +8,41 @@ import type { Order, OrderOutcome } from '../outcome.js'
 
 export type Failed = Extract<OrderOutcome, { kind: 'failed' }>
 
-/** What becomes of an order that is not done; `seconds` null stands for a pause that grows with each retry: 1, 2, 4 ... 300 s. */
+/** A postponed order. `seconds` null means a pause that grows with each retry: 1, 2, 4 ... 300 s. */
 export type Later = Omit<Extract<OrderOutcome, { kind: 'later' }>, 'seconds'> & { seconds: number | null }
 
-/** As many characters as clients of Barbican are used to. */
-const MOST_CHARACTERS = { subStatus: 36, text: 255 } as const
+/** Barbican's own limits, which its clients expect. */
+const MAX_CHARACTERS = { subStatus: 36, text: 255 } as const
 
-/** Cut between characters. Pure. */
-const cut = (text: string, most: number): string => [...text].slice(0, most).join('')
+/** Never splits a surrogate pair. Pure. */
+const truncate = (text: string, length: number): string => [...text].slice(0, length).join('')
 
-export const subStatusOf = (text: string): string => cut(text, MOST_CHARACTERS.subStatus)
-export const messageOf = (text: string): string => cut(text, MOST_CHARACTERS.text)
+export const truncateSubStatus = (text: string): string => truncate(text, MAX_CHARACTERS.subStatus)
+export const truncateMessage = (text: string): string => truncate(text, MAX_CHARACTERS.text)
 
 /**
- * The claim still holds the order, which is not settled. A statement whose answer was lost may be repeated: it then finds nothing to do.
+ * SQL: the claim still holds the order, which is unsettled. Makes a statement safe to repeat when its answer was
+ * lost.
  */
 export const isHeldBy = ({ id, fence }: Claim): Fragment =>
   sql`id = ${id} AND fence = ${fence} AND status = 'PROCESSING' AND deleted_at IS NULL`
 const RELEASED = sql`lease_owner = NULL, lease_until = NULL`
 
-/** Gives an order back so that another worker can go on at once. Fenced. */
+/** Releases an order so that another worker can claim it at once. Fenced. */
 export async function releaseOrder(database: Database, claim: Claim): Promise<void> {
   await execute(database, sql`UPDATE secret_order SET status = 'PENDING', ${RELEASED} WHERE ${isHeldBy(claim)}`)
 }
 
 /**
- * Puts an order off. Fenced.
- * @returns seconds until it is tried again; null when the claim was lost and nothing was written
+ * Postpones an order. Fenced.
+ * @returns seconds until the retry; null when the claim was lost and nothing was written
  */
 export async function postponeOrder(database: Database, claim: Claim, later: Later): Promise<number | null> {
   const settled = await maybeOne(
     database,
     sql<{ seconds: number }>`
-     UPDATE secret_order SET status = 'PENDING', sub_status = ${subStatusOf(later.subStatus)},
-            sub_status_message = ${messageOf(later.subStatusMessage)}, retries = retries + 1,
+     UPDATE secret_order SET status = 'PENDING', sub_status = ${truncateSubStatus(later.subStatus)},
+            sub_status_message = ${truncateMessage(later.subStatusMessage)}, retries = retries + 1,
             retry_at = now() + coalesce(${later.seconds}::float8, least(300, 2 ^ least(retries, 20))) * interval '1 second',
             ${RELEASED}, updated_at = now()
       WHERE ${isHeldBy(claim)} RETURNING extract(epoch FROM retry_at - now())::float8 AS seconds`,
@@ -49,7 +50,7 @@ export async function postponeOrder(database: Database, claim: Claim, later: Lat
   return settled?.seconds ?? null
 }
 
-/** Ends an order in ERROR, its audit record with it. Fenced. */
+/** Sets an order to ERROR and writes its audit record. Fenced. */
 export async function recordFailure(
   database: Database,
   claim: Claim,
@@ -70,8 +71,8 @@ export async function recordFailure(
   await execute(
     database,
     sql`WITH failed AS (
-       UPDATE secret_order SET status = 'ERROR', error_status_code = ${statusCode}, error_reason = ${messageOf(reason)},
-              sub_status = ${subStatusOf(subStatus)}, sub_status_message = 'Unknown',
+       UPDATE secret_order SET status = 'ERROR', error_status_code = ${statusCode}, error_reason = ${truncateMessage(reason)},
+              sub_status = ${truncateSubStatus(subStatus)}, sub_status_message = 'Unknown',
               sealed_passphrase = NULL, project_key_id = NULL, retry_at = NULL, ${RELEASED}, updated_at = now()
         WHERE ${isHeldBy(claim)} RETURNING id),
      logged AS (${audit}) SELECT 1`,

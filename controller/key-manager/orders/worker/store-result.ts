@@ -11,18 +11,21 @@ import { newId } from '../../ids.js'
 import { LIVE, payloadContext } from '../../secrets/secret.js'
 import { actorOf } from '../order.js'
 import type { MadeSecret, Order, OrderOutcome } from '../outcome.js'
-import { isHeldBy, messageOf, subStatusOf } from './settle.js'
+import { isHeldBy, truncateMessage, truncateSubStatus } from './settle.js'
 
 type Made = Extract<OrderOutcome, { kind: 'made' }>
 
-/** `lost`: the order is gone or settled, or another worker has claimed it since. `reference gone`: a secret that the container should hold was deleted. */
+/**
+ * `lost`: the order was deleted or settled, or another worker has claimed it since. `reference gone`: a secret for the
+ * container was deleted.
+ */
 type Stored = 'settled' | 'lost' | 'reference gone'
 
 type SealedSecret = { id: string; secret: MadeSecret; sealed: Sealed }
 
 /**
- * Stores all that an order has made together with its new state, or nothing: one fenced statement, in a transaction with whatever else belongs
- * to it. The claim and the passphrase are gone with it.
+ * Stores the whole result of an order with its new state, or nothing: one fenced statement, in one transaction with
+ * `alsoStore`. Removes the claim and the passphrase.
  * @throws CryptoUnavailable
  */
 export async function storeResult(
@@ -40,7 +43,7 @@ export async function storeResult(
       }),
     )
     const statement = resultStatement(claim, order, made, secrets)
-    const store = async (on: Knex) => outcomeOf(await one(on, statement))
+    const store = async (on: Knex) => storedOutcome(await one(on, statement))
     if (alsoStore === undefined) return store(database)
     return inTransaction(database, async trx => {
       const outcome = await store(trx)
@@ -52,7 +55,7 @@ export async function storeResult(
 
 type ResultRow = { settled: boolean; keysActive: boolean; referencesLive: boolean }
 
-function outcomeOf({ settled, keysActive, referencesLive }: ResultRow): Stored | 'key replaced' {
+function storedOutcome({ settled, keysActive, referencesLive }: ResultRow): Stored | 'key replaced' {
   if (settled) return 'settled'
   if (!keysActive) return 'key replaced'
   return referencesLive ? 'lost' : 'reference gone'
@@ -80,8 +83,8 @@ function resultStatement(
                            WHERE NOT EXISTS (SELECT FROM project_key k WHERE k.id = used.id AND k.active)) AS keys),
      held AS MATERIALIZED (SELECT s.id FROM secret s WHERE s.id = ANY (${referenced}::uuid[]) AND ${LIVE} FOR SHARE OF s),
      mine AS (
-       UPDATE secret_order SET status = 'ACTIVE', sub_status = ${subStatusOf(subStatus)},
-              sub_status_message = ${messageOf(subStatusMessage)}, secret_id = ${secretId}::uuid,
+       UPDATE secret_order SET status = 'ACTIVE', sub_status = ${truncateSubStatus(subStatus)},
+              sub_status_message = ${truncateMessage(subStatusMessage)}, secret_id = ${secretId}::uuid,
               container_id = ${containerId}::uuid, sealed_passphrase = NULL, project_key_id = NULL, retry_at = NULL,
               lease_owner = NULL, lease_until = NULL, updated_at = now()
         WHERE ${isHeldBy(claim)} AND (SELECT keys FROM standing) AND ${referencesLive}
@@ -101,7 +104,7 @@ function resultStatement(
                    WITH ORDINALITY AS p (id, role, position)
         ORDER BY p.position)
      ${join(
-       secrets.map(({ id }, at) => sql`, ${identifier(`logged_${at}`)} AS (${auditOf(order, id)})`),
+       secrets.map(({ id }, at) => sql`, ${identifier(`logged_${at}`)} AS (${generationAudit(order, id)})`),
        '',
      )}
      SELECT EXISTS (SELECT FROM mine) AS settled, (SELECT keys FROM standing) AS "keysActive",
@@ -117,7 +120,7 @@ function secretRow(
               ${contentType}, ${expiration}::timestamptz, ${sealed.projectKeyId}::uuid, ${sealed.ciphertext}::bytea)`
 }
 
-const auditOf = (order: Pick<Order, 'id' | 'projectId' | 'creatorId'>, secretId: string): Fragment =>
+const generationAudit = (order: Pick<Order, 'id' | 'projectId' | 'creatorId'>, secretId: string): Fragment =>
   auditInsert(
     actorOf(order),
     {

@@ -8,17 +8,17 @@ import { claimsIn, LANES, type Lane, secondsUntilDue } from './due.js'
 import type { OrderWorkerSettings } from './options.js'
 
 export type OrderWorkerOptions = OrderContext & {
-  /** The key manager's database, for the connection that listens. */
+  /** The key manager's database, for the listening connection. */
   databaseUrl: string
   config: OrderWorkerSettings
-  /** Shown in lease_owner; unique for every start of a worker. */
+  /** The lease_owner; unique per start of a worker. */
   owner?: string
 }
 
 /**
- * Carries out orders until stopped, each exactly once; see startClaimLoop. Any number of workers share one database. Searches for
- * primes run on as many processors as there are, those for large ones leave one free. Projects take turns: one with many orders does not keep the others waiting. An order that
- * ends its worker time after time ends in ERROR itself.
+ * Executes orders until stopped, each exactly once; see startClaimLoop. Any number of workers may share one
+ * database. Searches for primes use all processors; those for large primes leave one free. Projects take turns, so
+ * one with many orders does not delay the others. An order that repeatedly kills its worker ends in ERROR.
  */
 export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const { database, databaseUrl, config, log, owner = nameLeaseOwner() } = options
@@ -28,7 +28,7 @@ export async function startOrderWorker(options: OrderWorkerOptions): Promise<{ s
     'large primes': Math.max(1, computationsAtOnce() - 1),
   }
   const freed = await releaseDeadClaims(database, 'secret_order').catch(() => [])
-  if (freed.length > 0) log.info({ orders: freed }, 'a worker died over these; they go on')
+  if (freed.length > 0) log.info({ orders: freed }, 'released orders of a dead worker')
   const loops = LANES.map(lane => ({
     lane,
     ...startClaimLoop({

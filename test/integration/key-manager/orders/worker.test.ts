@@ -333,7 +333,7 @@ t.test('an order waits as PENDING while the crypto back end is unavailable', asy
     const record = await show(id)
     return 'sub_status' in record && record
   })
-  t.match(waiting, { status: 'PENDING', sub_status: 'storage_unavailable', sub_status_message: /tried again/ })
+  t.match(waiting, { status: 'PENDING', sub_status: 'storage_unavailable', sub_status_message: /retried/ })
   t.match(await rowOf(id), { retries: 1, lease_owner: null })
   away = false
   t.match(await ended(id), { status: 'ACTIVE', sub_status: 'Unknown' })
