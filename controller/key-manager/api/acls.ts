@@ -11,12 +11,12 @@ import type { Target } from '../rights.js'
 import { findSecret, LIVE } from '../secrets/secret.js'
 import { type AllowOn, type ApiService, actorIn, type Call, route } from './dialect.js'
 
-/** What differs between the two kinds of objects that have ACLs. */
+/** The two kinds of objects with ACLs: how they differ. */
 type Kind = {
   table: 'secret' | 'container'
   label: string
   alias: string
-  /** That a row still counts. */
+  /** SQL: the row is live. */
   live: Fragment
   /** @throws ApiError 404 */
   find: (database: Knex, id: string | undefined, columns: Fragment) => Promise<Target & { id: string; json: string }>
@@ -65,7 +65,7 @@ export const aclRoutes = [SECRET, CONTAINER].flatMap(kind => {
       ...base,
       method: 'PUT',
       right: `${table} acl write`,
-      summary: `Say anew who may read a ${table}`,
+      summary: `Replace the ACL of a ${table}: who may read it`,
       request: aclBody,
       answer: REFERENCE,
       handle: (service, call, allowOn) => replaceAcl(service, kind, call, allowOn),
@@ -74,7 +74,7 @@ export const aclRoutes = [SECRET, CONTAINER].flatMap(kind => {
       ...base,
       method: 'PATCH',
       right: `${table} acl write`,
-      summary: `Change who may read a ${table}; what is not named stays`,
+      summary: `Change who may read a ${table}; members that are not given stay as they are`,
       request: aclBody,
       answer: REFERENCE,
       handle: (service, call, allowOn) => mergeAcl(service, kind, call, allowOn),
@@ -83,7 +83,7 @@ export const aclRoutes = [SECRET, CONTAINER].flatMap(kind => {
       ...base,
       method: 'DELETE',
       right: `${table} acl write`,
-      summary: `Delete the ACL of a ${table}: its project may read it again`,
+      summary: `Delete the ACL of a ${table}, so that its whole project may read it`,
       answer: { type: 'null' },
       handle: (service, call, allowOn) => deleteAcl(service, kind, call, allowOn),
     }),
@@ -113,7 +113,7 @@ async function showAcl(service: ApiService, kind: Kind, call: Call, allowOn: All
   return { status: 200, json }
 }
 
-/** What the body does not name becomes the default; a body that names nothing leaves no ACL. */
+/** Members that the body omits get their defaults. Without members in `read`, removes the ACL. */
 async function replaceAcl(service: ApiService, kind: Kind, call: Call<AclBody>, allowOn: AllowOn): Promise<Answer> {
   const { id } = await allowedObject(service, kind, call, allowOn)
   const change = parseAclChange(await call.body())
@@ -122,15 +122,15 @@ async function replaceAcl(service: ApiService, kind: Kind, call: Call<AclBody>, 
     const whole = { users: change.users ?? [], projectAccess: change.projectAccess ?? true }
     await changeAcl(service, kind, call, { id, change: whole })
   }
-  return referring(kind, call, id)
+  return aclReference(kind, call, id)
 }
 
-/** What the body does not name stays. */
+/** Members that the body omits stay as they are. */
 async function mergeAcl(service: ApiService, kind: Kind, call: Call<AclBody>, allowOn: AllowOn): Promise<Answer> {
   const { id } = await allowedObject(service, kind, call, allowOn)
   const change = parseAclChange(await call.body())
   if (change !== null) await changeAcl(service, kind, call, { id, change })
-  return referring(kind, call, id)
+  return aclReference(kind, call, id)
 }
 
 async function deleteAcl(service: ApiService, kind: Kind, call: Call, allowOn: AllowOn): Promise<Answer> {
@@ -139,12 +139,12 @@ async function deleteAcl(service: ApiService, kind: Kind, call: Call, allowOn: A
   return { status: 200, json: 'null' }
 }
 
-const referring = ({ table }: Kind, { base }: Call, id: string): Answer => ({
+const aclReference = ({ table }: Kind, { base }: Call, id: string): Answer => ({
   status: 200,
   json: JSON.stringify({ acl_ref: `${base}/v1/${table}s/${id}/acl` }),
 })
 
-/** @throws ApiError 404 when the object was deleted meanwhile */
+/** @throws ApiError 404 when the object was deleted */
 async function changeAcl(
   { database }: ApiService,
   { table, alias, live, label, changed }: Kind,
@@ -171,7 +171,7 @@ async function changeAcl(
   if (row === undefined) throw missing(label)
 }
 
-/** Where there is no ACL nothing is done, and nothing recorded. */
+/** Without an ACL, does nothing and records nothing. */
 async function removeAcl(
   { database }: ApiService,
   { table, alias, live, deleted }: Kind,

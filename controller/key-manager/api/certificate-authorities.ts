@@ -19,7 +19,7 @@ import { idInReference, missing } from '../ids.js'
 import { queryText } from '../input.js'
 import { quotaReached } from '../rights.js'
 import { type ApiService, actorIn, type Call, route } from './dialect.js'
-import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
+import { filter, PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
 const text = z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters')
 
@@ -36,7 +36,7 @@ const PEM_FILE = 'application/x-pem-file'
 const CRL_TYPE = 'application/pkix-crl'
 
 const FILTERS = ['name', 'plugin_name', 'plugin_ca_id'] as const
-const LIST_PARAMETERS = [...PAGE_PARAMETERS, ...FILTERS.map(name => filter(name, 'A pattern with % and _ for it.'))]
+const LIST_PARAMETERS = [...PAGE_PARAMETERS, ...FILTERS.map(name => filter(name, 'A LIKE pattern with % and _.'))]
 
 const base = { group: 'certificate authorities', status: 200 } as const
 const named = objectOf({ ca_ref: ref('reference') })
@@ -57,7 +57,7 @@ export const certificateAuthorityRoutes = [
     method: 'POST',
     path: '/v1/cas',
     right: 'ca create',
-    summary: 'Make a certificate authority of the project below another one',
+    summary: 'Create a subordinate certificate authority of the project',
     status: 201,
     request: newSubordinate,
     answer: named,
@@ -78,7 +78,7 @@ export const certificateAuthorityRoutes = [
     method: 'GET',
     path: '/v1/cas/preferred',
     right: 'cas read',
-    summary: 'Show which certificate authority the project prefers',
+    summary: 'Show the preferred certificate authority of the project',
     answer: named,
     handle: showPreferred,
   }),
@@ -87,7 +87,7 @@ export const certificateAuthorityRoutes = [
     method: 'GET',
     path: '/v1/cas/global-preferred',
     right: 'global preferred ca',
-    summary: 'Show which certificate authority is preferred for all projects',
+    summary: 'Show the globally preferred certificate authority',
     answer: named,
     handle: showGlobalPreferred,
   }),
@@ -96,7 +96,7 @@ export const certificateAuthorityRoutes = [
     method: 'POST',
     path: '/v1/cas/unset-global-preferred',
     right: 'global preferred ca',
-    summary: 'Prefer no certificate authority for all projects',
+    summary: 'Clear the globally preferred certificate authority',
     status: 204,
     handle: unsetGlobalPreferred,
   }),
@@ -133,7 +133,7 @@ export const certificateAuthorityRoutes = [
     method: 'GET',
     path: '/v1/cas/:id/intermediates',
     right: 'cas read',
-    summary: 'Read the certificates from a certificate authority up to its root',
+    summary: 'Read the certificate chain of a certificate authority, up to its root',
     answer: { type: 'string' },
     answerType: 'application/pkcs7-mime',
     handle: sendChain,
@@ -153,7 +153,7 @@ export const certificateAuthorityRoutes = [
     method: 'GET',
     path: '/v1/cas/:id/projects',
     right: 'ca projects read',
-    summary: 'List the projects on whose list a certificate authority is',
+    summary: 'List the projects that have a certificate authority on their list',
     answer: objectOf({ projects: { type: 'array', items: { type: 'string' } } }),
     handle: listProjects,
   }),
@@ -162,7 +162,7 @@ export const certificateAuthorityRoutes = [
     method: 'POST',
     path: '/v1/cas/:id/add-to-project',
     right: 'ca projects write',
-    summary: 'Put a certificate authority on the list of the project',
+    summary: 'Add a certificate authority to the list of the project',
     status: 204,
     handle: (service, call) => changeList(service, call, addToList),
   }),
@@ -171,7 +171,7 @@ export const certificateAuthorityRoutes = [
     method: 'POST',
     path: '/v1/cas/:id/remove-from-project',
     right: 'ca projects write',
-    summary: 'Take a certificate authority off the list of the project',
+    summary: 'Remove a certificate authority from the list of the project',
     status: 204,
     handle: (service, call) => changeList(service, call, removeFromList),
   }),
@@ -195,7 +195,7 @@ export const certificateAuthorityRoutes = [
   }),
 ]
 
-const refOf = (call: Call, id: string): string => `${call.base}/v1/cas/${id}`
+const authorityUrl = (call: Call, id: string): string => `${call.base}/v1/cas/${id}`
 
 async function listAuthorities(
   { database, config }: ApiService,
@@ -215,10 +215,10 @@ async function listAuthorities(
         ]
   const filters = FILTERS.flatMap(name => {
     const pattern = queryText(call.query, name)
-    // Without an escape character no pattern is wrong.
+    // Without an escape character, every pattern is valid.
     return pattern === null ? [] : [sql`${identifier('a', name)} LIKE ${pattern} ESCAPE ''`]
   })
-  const page = pageOf(call.query, config)
+  const page = parsePage(call.query, config)
   const { items, total } = await readPage(
     database,
     {
@@ -240,19 +240,19 @@ async function createSubordinate(service: ApiService, call: Call<z.output<typeof
   const subject = parseSubjectDn(body.subject_dn)
   const parent = await requireNamedAuthority(service.database, projectId, idInReference(body.parent_ca_ref) ?? '')
   const { createSubordinate: create } = findBackend(service.caBackends, parent.pluginName)
-  if (create === null) throw badRequest('The parent CA makes no certificate authorities.')
-  await requireRoom(service, projectId)
+  if (create === null) throw badRequest('The parent CA cannot issue subordinate CAs.')
+  await requireQuota(service, projectId)
   const { name, description = null } = body
   const made = await create({ projectId, creatorId, parentId: parent.id, name, description, subject }).catch(
     asBadRequest,
   )
   await storeAuthority(service, made, actorIn(call))
-  const ref = refOf(call, made.id)
+  const ref = authorityUrl(call, made.id)
   return { status: 201, json: JSON.stringify({ ca_ref: ref }), headers: { Location: ref } }
 }
 
-/** A key is made only when there will be a place for it; whether there really is, storing tells. @throws ApiError 403 */
-async function requireRoom({ database, config }: ApiService, projectId: string): Promise<void> {
+/** Avoids generating a key in vain. Storing the CA checks the quota again. @throws ApiError 403 */
+async function requireQuota({ database, config }: ApiService, projectId: string): Promise<void> {
   const { fits } = await one(
     database,
     sql<{ fits: boolean }>`SELECT quota_allows(${projectId}::text, 'cas', ${config.quota.cas}) AS fits`,
@@ -260,18 +260,18 @@ async function requireRoom({ database, config }: ApiService, projectId: string):
   if (!fits) throw quotaReached('cas')
 }
 
-/** @throws ApiError 405 for the path of an action, which has the shape of a CA's */
-function requireNoAction(call: Call): void {
+/** @throws ApiError 405 for an action's path, which the route of a CA matches too */
+function refuseActionPath(call: Call): void {
   if (call.params.id === 'unset-global-preferred') throw new ApiError(405, 'Only POST is allowed here.')
 }
 
 async function showAuthority({ database }: ApiService, call: Call): Promise<Answer> {
-  requireNoAction(call)
-  return { status: 200, json: await columnOf(database, call, AUTHORITY_JSON) }
+  refuseActionPath(call)
+  return { status: 200, json: await readColumn(database, call, AUTHORITY_JSON) }
 }
 
-/** One column of the CA that the path names. @throws ApiError 404, 403 */
-async function columnOf(database: Knex, call: Call, column: Fragment): Promise<string> {
+/** Reads one column of the CA in the path. @throws ApiError 404, 403 */
+async function readColumn(database: Knex, call: Call, column: Fragment): Promise<string> {
   const { id } = await requireAuthority(database, call.caller.projectId, call.params.id)
   const found = await maybeOne(
     database,
@@ -291,15 +291,15 @@ const sent = (type: string, body: string | Buffer): Answer => ({
 
 async function sendCertificate({ database }: ApiService, call: Call): Promise<Answer> {
   const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain']) ?? PEM_FILE
-  return sent(type, await columnOf(database, call, sql`a.certificate`))
+  return sent(type, await readColumn(database, call, sql`a.certificate`))
 }
 
-/** Clients that ask for neither PEM nor text get PKCS#7, as they always did. */
+/** Clients that ask for neither PEM nor text get PKCS#7, for compatibility. */
 async function sendChain({ database }: ApiService, call: Call): Promise<Answer> {
   const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain'])
   return type === null
-    ? sent('application/pkcs7-mime', await columnOf(database, call, sql`a.pkcs7`))
-    : sent(type, await columnOf(database, call, sql`a.chain`))
+    ? sent('application/pkcs7-mime', await readColumn(database, call, sql`a.pkcs7`))
+    : sent(type, await readColumn(database, call, sql`a.chain`))
 }
 
 async function sendRevocationList({ database, caBackends }: ApiService, call: Call): Promise<Answer> {
@@ -332,16 +332,16 @@ async function showGlobalPreferred({ database }: ApiService, call: Call): Promis
 
 function preferredAnswer(call: Call, found: { id: string } | undefined): Answer {
   if (found === undefined) throw notFound('No certificate authority is preferred.')
-  return { status: 200, json: JSON.stringify({ ca_ref: refOf(call, found.id) }) }
+  return { status: 200, json: JSON.stringify({ ca_ref: authorityUrl(call, found.id) }) }
 }
 
 const NONE_PREFERRED = sql`UPDATE certificate_authority SET global_preferred = false WHERE global_preferred`
 
 async function setGlobalPreferred({ database }: ApiService, call: Call): Promise<Answer> {
   const { id, ownerId } = await requireAuthority(database, call.caller.projectId, call.params.id)
-  if (ownerId !== null) throw badRequest('A certificate authority of a project cannot be preferred for all projects.')
+  if (ownerId !== null) throw badRequest('A certificate authority of a project cannot be the global preference.')
   await inTransaction(database, async trx => {
-    // Changes take turns: at no instant may two be preferred.
+    // Serialises changes: two must never be preferred at once.
     await execute(trx, sql`SELECT 1 FROM certificate_authority WHERE project_id IS NULL ORDER BY id FOR NO KEY UPDATE`)
     await execute(trx, NONE_PREFERRED)
     await execute(trx, sql`UPDATE certificate_authority SET global_preferred = true WHERE id = ${id}`)
@@ -373,13 +373,14 @@ async function changeList({ database }: ApiService, call: Call, change: typeof a
 }
 
 async function deleteAuthority({ database }: ApiService, call: Call): Promise<Answer> {
-  requireNoAction(call)
+  refuseActionPath(call)
   const { projectId } = call.caller
   const { id, ownerId } = await requireAuthority(database, projectId, call.params.id)
   if (ownerId === null) throw forbidden('Only certificate authorities of the project can be deleted.')
   const deletion = deleteListed(database, projectId, id, trx => deleteAuthorities(trx, { id }, actorIn(call)))
   await deletion.catch(error => {
-    if (sqlState(error) === '23503') throw conflict('There are certificate authorities below this one.')
+    if (sqlState(error) === '23503')
+      throw conflict('The certificate authority has subordinate certificate authorities; delete these first.')
     throw error
   })
   return { status: 204 }

@@ -7,7 +7,7 @@ import { type ConsumerKind, columnsOf, consumerJson, tableOf } from '../consumer
 import { missing, newId, requireId } from '../ids.js'
 import { quotaReached } from '../rights.js'
 import { type AllowOn, type ApiService, type Call, route } from './dialect.js'
-import { PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
+import { PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
 /** The routes of `/consumers` below a secret or a container. */
 export function consumerRoutes(kind: ConsumerKind) {
@@ -65,7 +65,7 @@ async function listConsumers(
 ): Promise<Answer> {
   const owner = await kind.find(database, call.params.id)
   allowOn(owner)
-  const page = pageOf(call.query, config)
+  const page = parsePage(call.query, config)
   const { items, total } = await readPage(
     database,
     {
@@ -81,7 +81,7 @@ async function listConsumers(
   return { status: 200, json: pageJson('consumers', items, total, { page, query: call.query, url }) }
 }
 
-/** Registers a consumer; one that is registered already stays as it is. The answer is the record of what is consumed. */
+/** Registers a consumer, unless it is registered already. Answers with the record of what is consumed. */
 async function registerConsumer(
   { database, config }: ApiService,
   kind: ConsumerKind,
@@ -90,14 +90,14 @@ async function registerConsumer(
 ): Promise<Answer> {
   const owner = await kind.find(database, call.params.id)
   allowOn(owner)
-  const values = valuesOf(kind, await call.body())
+  const values = columnValues(kind, await call.body())
   const [table, ownerTable, column] = [tableOf(kind), kind.owner, `${kind.owner}_id`].map(name => identifier(name)) as [
     Fragment,
     Fragment,
     Fragment,
   ]
   const columns = identifiers(columnsOf(kind))
-  // The lock keeps the owner from being deleted meanwhile. The project's row comes before it, as everywhere.
+  // The lock prevents a concurrent deletion of the owner. As everywhere, the project's row is locked first.
   const { projectId } = call.caller
   const { fits, id } = await one(
     database,
@@ -123,7 +123,7 @@ async function registerConsumer(
   }
 }
 
-/** Removes a consumer, for the project that registered it and for the one whose secret or container it is. */
+/** Allowed for the project that registered the consumer and for the owner's project. */
 async function removeConsumer(
   { database }: ApiService,
   kind: ConsumerKind,
@@ -132,10 +132,10 @@ async function removeConsumer(
 ): Promise<Answer> {
   const owner = await kind.find(database, call.params.id)
   allowOn(owner)
-  const values = valuesOf(kind, await call.body())
+  const values = columnValues(kind, await call.body())
   const table = identifier(tableOf(kind))
   const { projectId } = call.caller
-  const isOwners = owner.projectId === projectId
+  const isOwner = owner.projectId === projectId
   const same = columnsOf(kind).map((name, at) => sql`${identifier('c', name)} = ${values[at] ?? ''}`)
   const known = await maybeOne(
     database,
@@ -143,10 +143,10 @@ async function removeConsumer(
      WITH known AS (
        SELECT c.id, c.project_id FROM ${table} c WHERE ${and([sql`${identifier('c', `${kind.owner}_id`)} = ${owner.id}`, ...same])}),
      gone AS (DELETE FROM ${table} c USING known
-               WHERE c.id = known.id AND (${isOwners} OR known.project_id = ${projectId}) RETURNING c.id)
+               WHERE c.id = known.id AND (${isOwner} OR known.project_id = ${projectId}) RETURNING c.id)
      SELECT known.project_id AS "registeredBy", EXISTS (SELECT 1 FROM gone) AS gone FROM known`,
   )
-  if (known !== undefined && !isOwners && known.registeredBy !== projectId) {
+  if (known !== undefined && !isOwner && known.registeredBy !== projectId) {
     throw forbidden('The consumer was registered by another project.')
   }
   if (known?.gone !== true) throw missing('Consumer')
@@ -171,6 +171,6 @@ async function showConsumer(
   return { status: 200, json: found.json }
 }
 
-/** In the order of the columns. */
-const valuesOf = (kind: ConsumerKind, body: Readonly<Record<string, string>>): string[] =>
+/** The values in the order of the columns. */
+const columnValues = (kind: ConsumerKind, body: Readonly<Record<string, string>>): string[] =>
   Object.keys(kind.fields).map(member => body[member] ?? '')

@@ -22,7 +22,7 @@ import { parseBody, queryText } from '../input.js'
 import { LIVE } from '../secrets/secret.js'
 import { consumerRoutes } from './consumers.js'
 import { type AllowOn, type ApiService, type Call, route } from './dialect.js'
-import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
+import { filter, PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
 const base = { group: 'containers', status: 200 } as const
 const created = objectOf({ container_ref: ref('reference') })
@@ -36,7 +36,7 @@ export const containerRoutes = [
     summary: 'List the containers of the project',
     parameters: [
       ...PAGE_PARAMETERS,
-      filter('name', 'Only containers of this name.'),
+      filter('name', 'Only containers with this name.'),
       filter('type', 'Only containers of this type.'),
     ],
     answer: ref('containers'),
@@ -47,7 +47,7 @@ export const containerRoutes = [
     method: 'POST',
     path: '/v1/containers',
     right: 'container create',
-    summary: 'Make a container of secrets',
+    summary: 'Create a container of secrets',
     status: 201,
     request: newContainer,
     answer: created,
@@ -100,11 +100,11 @@ async function listContainers({ database, config }: ApiService, call: Call): Pro
   const type = queryText(call.query, 'type')
   const conditions = [
     sql`c.project_id = ${call.caller.projectId} AND ${liveContainer('c')}`,
-    // Without an escape character no pattern is wrong.
+    // Without an escape character, every pattern is valid.
     ...(name === null ? [] : [sql`c.name LIKE ${name} ESCAPE ''`]),
     ...(type === null ? [] : [sql`c.type = ${type}`]),
   ]
-  const page = pageOf(call.query, config)
+  const page = parsePage(call.query, config)
   const { items, total } = await readPage(
     database,
     {
@@ -131,7 +131,7 @@ async function createContainer(
     secretId: parseSecretReference(reference.secret_ref, call.base),
   }))
   const ids = references.map(({ secretId }) => secretId)
-  if (new Set(ids).size < ids.length) throw badRequest('Two references name the same secret.')
+  if (new Set(ids).size < ids.length) throw badRequest('Two references refer to the same secret.')
   await requireOwnSecrets(database, { requester: call.caller, policy: config.policy }, ids)
   const { projectId, userId: creatorId } = call.caller
   const id = await storeContainer(database, { projectId, creatorId, name, type, references }, config.quota.containers)
@@ -153,7 +153,7 @@ async function showContainer({ database }: ApiService, call: Call, allowOn: Allo
   return { status: 200, json }
 }
 
-/** The lock makes whatever is added to the container at the same time wait, or this wait for it. */
+/** The lock serialises this with concurrent additions to the container. */
 async function deleteContainer({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   return inTransaction(database, async trx => {
     const container = await findContainer(trx, call.params.id, { lock: sql`FOR UPDATE OF c` })
@@ -197,8 +197,8 @@ async function addSecret(
   )
   if (hasRoom === null) throw missing('Container')
   if (!held) throw missing('Secret')
-  if (!hasRoom) throw badRequest(`The container refers to ${MAX_REFERENCES} secrets already.`)
-  if (!made) throw conflict('The container refers to this secret by this name already.')
+  if (!hasRoom) throw badRequest(`The container already has the maximum of ${MAX_REFERENCES} references.`)
+  if (!made) throw conflict('The container already refers to this secret by this name.')
   return createdAt(`${call.base}/v1/containers/${container.id}`)
 }
 
@@ -216,6 +216,6 @@ async function removeSecret({ database }: ApiService, call: Call, allowOn: Allow
      touched AS (UPDATE container c SET updated_at = now() FROM gone WHERE c.id = gone.container_id)
      SELECT 1 FROM gone`,
   )
-  if (gone === undefined) throw missing('The container’s reference to the secret by this name')
+  if (gone === undefined) throw missing('Reference to the secret by this name')
   return { status: 204 }
 }

@@ -24,13 +24,16 @@ import { NEEDS_TARGET, type Operation, type Requester, requireRight, type Target
 import type { Service } from '../service.js'
 import { refuseUnrouted } from './unrouted.js'
 
-/** The newest minor version of v1: 1.1 shows the consumers of secrets, 1.2 refuses to delete a secret that has some. */
-export const NEWEST_MINOR = 2
+/**
+ * The newest minor version of v1: 1.1 shows the consumers of secrets, 1.2 refuses to delete a secret with
+ * consumers.
+ */
+export const MAX_MINOR = 2
 
 /** What the handlers of this API work with. */
 export type ApiService = Service & { config: KeyManagerSettings; caBackends: readonly CaBackend[] }
 
-/** Requester asks, and whom the request counts for. */
+/** The caller, and its place in the queue of requests. */
 export type ApiCaller = Requester & { place: Place }
 
 /** One authenticated request within a project. */
@@ -43,7 +46,10 @@ export type Handler<Body = unknown> = (service: ApiService, call: Call<Body>, al
 
 const kernel = routesFor<ApiService, ApiCaller, Operation>()
 
-/** A route that needs a token. Rights that look at no object are checked before its handler runs; the others the handler checks with `allowOn`. */
+/**
+ * A route that needs a token. Rights without an object are checked before the handler; the handler checks others by
+ * `allowOn`.
+ */
 export function route<Body>({
   handle,
   ...described
@@ -62,7 +68,7 @@ export function route<Body>({
 
 export const { openRoute } = kernel
 
-/** Requester acts in a request, for audit records. */
+/** The actor of a request, for audit records. */
 export const actorIn = ({ caller, requestId, address }: Call): Actor => ({
   userId: caller.userId,
   projectId: caller.projectId,
@@ -73,12 +79,12 @@ export const actorIn = ({ caller, requestId, address }: Call): Actor => ({
 export type DialectOptions = Service & {
   config: KeyManagerSettings
   validate: TokenValidator
-  /** Public URL of identity (ending in /v3), which a 401 names. */
+  /** Public URL of the identity service, ending in /v3; named in a 401. */
   identityUrl: string
   recordRefusal: RecordRefusal
 }
 
-/** The Key Manager API among ours: Barbican's errors and words, its microversions, and paths in which case counts. */
+/** The dialect of the Key Manager API: Barbican's errors and microversions, and case-sensitive paths. */
 export function keyManagerDialect(options: DialectOptions): Dialect<ApiService, ApiCaller, Operation> {
   const { validate, identityUrl, config, database, recordRefusal } = options
   const { trusted_proxies: trustedProxies } = config
@@ -93,22 +99,22 @@ export function keyManagerDialect(options: DialectOptions): Dialect<ApiService, 
     name: 'key-manager',
     trustedProxies,
     publicUrl: config.public_url,
-    // Paths that differ only in case would else be routed as if they were versioned.
+    // Otherwise paths that differ only in case would be routed as if they were versioned.
     caseSensitive: true,
     headIsGet: false,
-    microversions: { service: 'key-manager', newest: NEWEST_MINOR },
+    microversions: { service: 'key-manager', newest: MAX_MINOR },
     body: {
       maxBytes: config.max_allowed_request_size_in_bytes,
       exactType: true,
-      // 413 is kept for secrets that are too large.
+      // 413 is reserved for secrets that are too large.
       statuses: { 413: 400 },
       prepare: trimmed,
     },
     locate,
-    authenticate: async (ctx, path) => askerOf(await callerFor(ctx, path)),
+    authenticate: async (ctx, path) => toApiCaller(await callerFor(ctx, path)),
     hidesPath: isVersioned,
-    placeOf: (asker, ctx) => {
-      if (asker !== null) return asker.place
+    placeOf: (caller, ctx) => {
+      if (caller !== null) return caller.place
       return ctx.path.startsWith(CRL_PREFIX) ? [`source ${sourceOf(addressOf(ctx))}`, ''] : null
     },
     admit: (ctx, path) => {
@@ -127,53 +133,56 @@ export function keyManagerDialect(options: DialectOptions): Dialect<ApiService, 
     validate: (schema, value) => parseBody(schema, value, schema.meta()?.title ?? 'body'),
     refused: (_, call, right, error) => recordIfAudited(recordRefusal, call, AUDITED[right], error),
     unrouted: (service, ctx, routes) => refuseUnrouted(service.database, ctx, routes),
-    translate: error => (error instanceof CryptoUnavailable ? asAnswered(error) : error),
+    translate: error => (error instanceof CryptoUnavailable ? toApiError(error) : error),
     presentFault,
   }
 }
 
-/** Everything else is the root's own: documents that need no token, and nothing. */
+/** All other paths are documents that need no token, or do not exist. */
 const isVersioned = (path: string): boolean => path === '/v1' || path.startsWith('/v1/')
 
 /** @throws ApiError 403 for a token without a project */
-function askerOf(caller: Caller): ApiCaller {
+function toApiCaller(caller: Caller): ApiCaller {
   const { user, project, roles } = caller
   if (project === null) throw forbidden('The token must be scoped to a project.')
   return { userId: user.id, projectId: project.id, roles, place: placeOfCaller(caller) }
 }
 
-/** What Accept may say for a secret's record; asked for in any other type, a secret gives its payload, as it did before payloads had a path. */
+/** Accept headers that get a secret's record. Any other gets its payload, as before payloads had a path. */
 const RECORD_TYPES: readonly (string | undefined)[] = [undefined, 'application/json', '*/*']
 
 function locate(ctx: Context, plain: Location): Location {
-  const isOlderPayloadRead =
+  const isLegacyPayloadRead =
     ctx.method === 'GET' &&
     !RECORD_TYPES.includes(ctx.req.headers.accept) &&
     /^\/v1\/secrets\/[^/]+\/?$/.test(plain.path)
-  return isOlderPayloadRead ? { ...plain, path: `${plain.path.replace(/\/$/, '')}/payload` } : plain
+  return isLegacyPayloadRead ? { ...plain, path: `${plain.path.replace(/\/$/, '')}/payload` } : plain
 }
 
-/** A shared cache knows nothing of our tokens. */
+/** A shared cache does not check tokens. */
 const forbidCaching = (ctx: Context): void => ctx.set('Cache-Control', 'no-store')
 
-/** @throws ApiError 406 when the caller takes no JSON, which is all there is but for payloads, certificates and the page of the description */
+/**
+ * @throws ApiError 406 unless the caller accepts JSON; payloads, certificates and the description page have other
+ *   types
+ */
 function requireServedType(ctx: Context, path: string): void {
   const accept = ctx.get('Accept').trim()
-  if (accept === '' || PAYLOAD.test(path) || CERTIFICATES.test(path) || DESCRIPTION.test(path)) return
+  if (accept === '' || PAYLOAD_PATH.test(path) || CERTIFICATE_PATH.test(path) || DESCRIPTION_PATH.test(path)) return
   const types = VERSION_PATHS.includes(path) ? ['application/json', 'application/json-home'] : ['application/json']
   if (ctx.accepts(types) === false) throw new ApiError(406, 'Only application/json is served.')
 }
 
-/** Where payloads come from and go to. */
-const PAYLOAD = /^\/v1\/secrets\/[^/]+(\/payload)?\/?$/
-/** Certificates and revocation lists have types of their own. */
-const CERTIFICATES = /^\/(v1\/cas\/[^/]+\/(cacert|intermediates|crl)|crl\/[^/]+)\/?$/
-const DESCRIPTION = /^\/docs\/?$/
+/** Paths that read or store payloads. */
+const PAYLOAD_PATH = /^\/v1\/secrets\/[^/]+(\/payload)?\/?$/
+/** Paths of certificates and revocation lists. */
+const CERTIFICATE_PATH = /^\/(v1\/cas\/[^/]+\/(cacert|intermediates|crl)|crl\/[^/]+)\/?$/
+const DESCRIPTION_PATH = /^\/docs\/?$/
 const VERSION_PATHS: readonly string[] = ['/', '/v1', '/v1/']
 
 type Audited = Pick<AuditEntry, 'targetType'> & { action: AuditAction }
 
-/** Operations whose refusals are audited; what succeeds is recorded by the handler, in the statement that does it. */
+/** Operations whose refusals are audited. The handler records a success in the statement that performs it. */
 const AUDITED: Readonly<Partial<Record<Operation, Audited>>> = {
   'secret payload': { action: 'secret.payload.read', targetType: 'secret' },
   'secret payload store': { action: 'secret.payload.store', targetType: 'secret' },
@@ -193,24 +202,20 @@ async function recordIfAudited(
   error: unknown,
 ): Promise<void> {
   const status = error instanceof ApiError ? error.status : 500
-  // A request that cannot be understood, or asks for what does not exist, has done nothing.
+  // Malformed requests and requests for missing objects are not audited: they did nothing.
   if (audited === undefined || (status !== 403 && status !== 409 && status < 500)) return
   const outcome = status === 403 ? 'denied' : 'failure'
   await record(actorIn(call), { ...audited, outcome, targetId: call.params.id ?? null, detail: { status } })
 }
 
-/** Clients are told no reason, but when to try again. */
-function asAnswered(error: CryptoUnavailable): ApiError {
-  const answered = new ApiError(
-    503,
-    'The crypto back end cannot be used at the moment; try again later.',
-    error.headers,
-  )
+/** Hides the reason from clients, but says when to retry. */
+function toApiError(error: CryptoUnavailable): ApiError {
+  const answered = new ApiError(503, 'The crypto back end is unavailable; try again later.', error.headers)
   answered.cause = error
   return answered
 }
 
-/** Errors as Barbican shapes them. A 401 carries the shape of Keystone's middleware beside it, as clients read the one or the other. */
+/** Errors in Barbican's format. A 401 also has the format of Keystone's middleware, as some clients read only that. */
 export function presentFault({ status, title, message }: Fault, error: unknown): unknown {
   if (error instanceof MicroversionError) return { message, code: `${status} ${title}`, title }
   const fault = { code: status, title, description: status === 406 ? null : message }

@@ -11,11 +11,11 @@ import { findOrder, LIVE_ORDER, orderJson } from '../orders/order.js'
 import type { Order } from '../orders/outcome.js'
 import { storeOrder } from '../orders/store.js'
 import { type AllowOn, type ApiService, actorIn, type Call, route } from './dialect.js'
-import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
+import { filter, PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
 const ORDER_TYPES = ['key', 'asymmetric', 'certificate'] as const satisfies readonly Order['type'][]
 
-/** Members that it does not know are passed over. */
+/** Ignores unknown members. */
 const newOrder = z
   .object({
     type: z.enum(ORDER_TYPES, `must be one of ${ORDER_TYPES.join(', ')}`),
@@ -34,8 +34,8 @@ export const orderRoutes = [
     summary: 'List the orders of the project',
     parameters: [
       ...PAGE_PARAMETERS,
-      filter('meta', 'Only orders whose meta has this text in it.'),
-      filter('type', 'Only orders of this type; all for certificates as well.'),
+      filter('meta', 'Only orders whose meta contains this text.'),
+      filter('type', 'Only orders of this type; `all` includes certificate orders.'),
     ],
     answer: ref('orders'),
     handle: listOrders,
@@ -60,7 +60,7 @@ export const orderRoutes = [
     status: 405,
     answer: ref('fault'),
     handle: async () => {
-      throw new ApiError(405, 'An order cannot be changed; make another one.')
+      throw new ApiError(405, 'An order cannot be changed; create another one.')
     },
   }),
   route({
@@ -77,7 +77,7 @@ export const orderRoutes = [
     method: 'DELETE',
     path: '/v1/orders/:id',
     right: 'order delete',
-    summary: 'Delete an order; what it has made stays',
+    summary: 'Delete an order; its result stays',
     status: 204,
     handle: deleteOrder,
   }),
@@ -92,7 +92,7 @@ async function createOrder(service: ApiService, call: Call<z.output<typeof newOr
   return { status: 202, json: JSON.stringify({ order_ref: orderRef }), headers: { Location: orderRef } }
 }
 
-/** @throws ApiError 400; 403 for what a certificate order must not use */
+/** @throws ApiError 400; 403 when a certificate order uses what the caller may not */
 async function parseMeta(service: ApiService, call: Call, type: Order['type'], meta: unknown) {
   if (type === 'key') return parseKeyMeta(meta)
   if (type === 'asymmetric') return parsePairMeta(meta)
@@ -110,7 +110,7 @@ async function showOrder({ database, config }: ApiService, call: Call, allowOn: 
   return { status: 200, json: order.json }
 }
 
-/** What the order has made stays. A worker that is at it finds it gone, and stores nothing. */
+/** The order's result stays. A worker that executes the order finds it deleted and stores nothing. */
 async function deleteOrder({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const order = await findOrder(database, { id: call.params.id, projectId: call.caller.projectId })
   allowOn(order)
@@ -122,9 +122,9 @@ async function deleteOrder({ database }: ApiService, call: Call, allowOn: AllowO
   return { status: 204 }
 }
 
-/** Orders of certificates are listed only when they are asked for: the list command of OpenStack's client fails on them. */
+/** Lists certificate orders only on request, as the list command of OpenStack's client fails on them. */
 async function listOrders({ database, config }: ApiService, call: Call): Promise<Answer> {
-  const page = pageOf(call.query, config)
+  const page = parsePage(call.query, config)
   const meta = queryText(call.query, 'meta')
   const type = queryText(call.query, 'type')
   const conditions = [

@@ -8,7 +8,7 @@ export type Page = { limit: number; offset: number }
 
 const PAGE_NAMES: ReadonlySet<string> = new Set(['limit', 'offset', 'marker'])
 
-/** A query parameter by which a list is filtered. */
+/** A query parameter that filters a list. */
 export const filter = (name: string, description: string): Parameter => ({
   name,
   in: 'query',
@@ -18,53 +18,53 @@ export const filter = (name: string, description: string): Parameter => ({
 
 /** The query parameters of every list. */
 export const PAGE_PARAMETERS: readonly Parameter[] = [
-  { name: 'limit', in: 'query', description: 'Most objects on the page.', schema: { type: 'integer', minimum: 1 } },
+  { name: 'limit', in: 'query', description: 'Maximum objects on the page.', schema: { type: 'integer', minimum: 1 } },
   {
     name: 'offset',
     in: 'query',
-    description: 'How many objects come before the page.',
+    description: 'Number of objects to skip before the page.',
     schema: { type: 'integer', minimum: 0 },
   },
 ]
 
-/** Largest offset that is asked of PostgreSQL. */
-const MOST_ROWS = 2_147_483_647
+/** The largest offset to ask PostgreSQL for. */
+const MAX_OFFSET = 2_147_483_647
 
 /**
- * What a list is asked for; nothing here is ever an error: what makes no sense counts as not given, and what is too much as the most. openstacksdk,
- * when it was given a limit, asks once more after the last page, in the same words and with the last object as `marker`: it gets what follows.
+ * The requested page. Never an error: invalid values count as missing, and large ones as the maximum. openstacksdk
+ * with a limit repeats its request after the last page, with the last object as `marker`, and gets what follows.
  */
-export function pageOf(
+export function parsePage(
   query: URLSearchParams,
   config: Pick<KeyManagerSettings, 'default_limit_paging' | 'max_limit_paging'>,
 ): Page {
   const limit = Math.min(
-    Math.max(integerIn(query.get('limit')) ?? config.default_limit_paging, 1),
+    Math.max(parseInteger(query.get('limit')) ?? config.default_limit_paging, 1),
     config.max_limit_paging,
   )
-  const offset = Math.max(integerIn(query.get('offset')) ?? 0, 0) + (query.get('marker') ? limit : 0)
-  return { limit, offset: Math.min(offset, MOST_ROWS) }
+  const offset = Math.max(parseInteger(query.get('offset')) ?? 0, 0) + (query.get('marker') ? limit : 0)
+  return { limit, offset: Math.min(offset, MAX_OFFSET) }
 }
 
-/** However many digits there are: more than a number holds become Infinity. */
-export function integerIn(text: string | null): number | null {
+/** Any number of digits; too many give Infinity. */
+export function parseInteger(text: string | null): number | null {
   return text !== null && /^\s*[+-]?\d+\s*$/.test(text) ? Number(text) : null
 }
 
-/** What a list shows, as SQL over one table. */
+/** The rows of a list, as SQL over one table. */
 export type Selection = {
-  /** Table and alias, as `secret s`; its column `id` tells rows apart. */
+  /** Table and alias, such as `secret s`; its column `id` is unique. */
   table: string
   where: Fragment
-  /** As `s.created_at, s.id`. */
+  /** Such as `s.created_at, s.id`. */
   order: Fragment
-  /** Text of the JSON of one row; `base.url` is the root of the API. */
+  /** One row as JSON text; `base.url` is the root of the API. */
   json: Fragment
 }
 
 /**
- * Reads one page of a list and how many rows there are in all, in one statement. Rows before the page are passed over in the index that the
- * order goes by, when there is one.
+ * Reads one page of a list and the total number of rows, in one statement. Skips the rows before the page in an
+ * index, if the order has one.
  * @param base URL of the root of the API, for references
  */
 export async function readPage(
@@ -77,7 +77,7 @@ export async function readPage(
   const from = trusted(table)
   return one(
     database,
-    // What is filtered and sorted by varies with requests.
+    // Filters and sort keys vary by request.
     unprepared(sql<{ items: string; total: number }>`
       SELECT (SELECT count(*) FROM ${from} WHERE ${where}) AS total,
              (SELECT coalesce('[' || string_agg(${json}, ',' ORDER BY ${order}) || ']', '[]')
@@ -87,7 +87,7 @@ export async function readPage(
 }
 
 /**
- * The JSON text of a page of a list, with links to the pages beside it, which keep what else was asked for.
+ * A page of a list as JSON text. Its links to the previous and next page keep the other query parameters.
  * @param items JSON text of the array
  * @param url of the list, without a query
  */

@@ -6,20 +6,21 @@ import { CRL_ROUTE } from '../certificate-authorities/crl-url.js'
 import { isId, missing } from '../ids.js'
 import { type ApiService, openRoute } from './dialect.js'
 
-const SECONDS_KEPT = 300
+const CACHE_SECONDS = 300
 
 /**
- * GET of a revocation list as certificates point to it: DER, without a token, for whoever checks a certificate.
+ * GET of a revocation list at the URL in certificates: DER, without a token, for anyone who checks a certificate.
  *
- * A CA that was deleted has none, and the answer is 404: its key went with it, so nobody can sign another one. That is enough, for its own
- * certificate is on the list of the CA above until it ends. Whoever has fetched a list of the deleted CA goes on with it until its nextUpdate,
- * and whoever checks the chain is told that the CA is revoked, rather than that a list is missing; nothing below can be good again.
+ * A deleted CA has no list, and the answer is 404: its key was deleted, so nobody can sign another list. That is
+ * sufficient, as the parent's list has the CA's own certificate until that expires. Clients use a fetched list of
+ * the deleted CA until its nextUpdate, and clients that check the chain see that the CA is revoked. Nothing below
+ * it can become valid again.
  */
 export const publicRevocationList = openRoute({
   method: 'GET',
   path: CRL_ROUTE,
   group: 'revocation lists',
-  summary: 'Read a revocation list, as certificates point to it',
+  summary: 'Read a revocation list at the URL in certificates',
   status: 200,
   answer: { type: 'string' },
   answerType: 'application/pkix-crl',
@@ -39,6 +40,6 @@ async function sendPublicList({ database, caBackends }: ApiService, name: string
   return {
     status: 200,
     bytes: crl,
-    headers: { 'Content-Type': 'application/pkix-crl', 'Cache-Control': `public, max-age=${SECONDS_KEPT}` },
+    headers: { 'Content-Type': 'application/pkix-crl', 'Cache-Control': `public, max-age=${CACHE_SECONDS}` },
   }
 }

@@ -6,17 +6,17 @@ import { identifier, insertion, join, sql, trusted } from '../../database/sql.js
 import { badRequest } from '../../http/errors.js'
 import { missing } from '../ids.js'
 import { type ApiService, type Call, route } from './dialect.js'
-import { PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
+import { PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
-/** What a project may have so many of, in the order of the answers. */
+/** The kinds of objects with quotas, in the order of the answers. */
 const KINDS = ['secrets', 'orders', 'containers', 'consumers', 'cas'] as const
 
-/** Most that the database holds in a number. */
-const MOST = 2_147_483_647
-const LONGEST_PROJECT_ID = 255
+/** Maximum of PostgreSQL's integer. */
+const MAX_LIMIT = 2_147_483_647
+const MAX_PROJECT_ID_LENGTH = 255
 
-/** Null says nothing about a kind, as leaving it out does; a negative number is no limit. */
-const limit = z.int('must be a whole number').min(-MOST).max(MOST).nullish()
+/** Null counts as missing; a negative number means no limit. */
+const limit = z.int('must be a whole number').min(-MAX_LIMIT).max(MAX_LIMIT).nullish()
 
 const projectQuotasBody = z
   .strictObject({
@@ -40,7 +40,7 @@ export const quotaRoutes = [
     method: 'GET',
     path: '/v1/quotas',
     right: 'quotas read',
-    summary: 'Show the limits of the project',
+    summary: 'Show the quotas of the project',
     answer: objectOf({ quotas: ref('limits') }),
     handle: showEffective,
   }),
@@ -49,7 +49,7 @@ export const quotaRoutes = [
     method: 'GET',
     path: '/v1/project-quotas',
     right: 'project quotas',
-    summary: 'List the projects that have limits of their own',
+    summary: 'List the projects with their own quotas',
     parameters: PAGE_PARAMETERS,
     answer: ref('project_quotas'),
     handle: listProjectQuotas,
@@ -59,7 +59,7 @@ export const quotaRoutes = [
     method: 'GET',
     path: '/v1/project-quotas/:project',
     right: 'project quotas',
-    summary: 'Show the limits that a project has of its own',
+    summary: 'Show the quotas set for a project',
     answer: objectOf({ project_quotas: ref('limits') }),
     handle: showProjectQuotas,
   }),
@@ -68,7 +68,7 @@ export const quotaRoutes = [
     method: 'PUT',
     path: '/v1/project-quotas/:project',
     right: 'project quotas',
-    summary: 'Set limits of a project; kinds that are not named keep theirs',
+    summary: 'Set quotas of a project; kinds that are not given stay as they are',
     status: 204,
     request: projectQuotasBody,
     handle: setProjectQuotas,
@@ -78,7 +78,7 @@ export const quotaRoutes = [
     method: 'DELETE',
     path: '/v1/project-quotas/:project',
     right: 'project quotas',
-    summary: 'Give a project the limits of all others again',
+    summary: 'Reset a project to the default quotas',
     status: 204,
     handle: deleteProjectQuotas,
   }),
@@ -98,7 +98,7 @@ async function showEffective({ database, config }: ApiService, call: Call): Prom
 }
 
 async function listProjectQuotas({ database, config }: ApiService, call: Call): Promise<Answer> {
-  const page = pageOf(call.query, config)
+  const page = parsePage(call.query, config)
   const selection = {
     table: '(SELECT project_id AS id, * FROM project_quota) q',
     where: sql`true`,
@@ -110,7 +110,7 @@ async function listProjectQuotas({ database, config }: ApiService, call: Call): 
   return { status: 200, json: pageJson('project_quotas', items, total, { page, query: call.query, url }) }
 }
 
-const noOverride = () => missing('A limit of the project’s own')
+const missingQuota = () => missing('Project quota')
 
 async function showProjectQuotas({ database }: ApiService, call: Call): Promise<Answer> {
   const found = await maybeOne(
@@ -119,18 +119,18 @@ async function showProjectQuotas({ database }: ApiService, call: Call): Promise<
       SELECT json_build_object('project_quotas', ${LIMITS_JSON})::text AS json FROM project_quota q
        WHERE q.project_id = ${call.params.project ?? ''}`,
   )
-  if (found === undefined) throw noOverride()
+  if (found === undefined) throw missingQuota()
   return { status: 200, json: found.json }
 }
 
-/** Kinds that the body does not name keep the limit that they have. The project need not be known. */
+/** Kinds that the body omits keep their quota. The project need not be known. */
 async function setProjectQuotas(
   { database }: ApiService,
   call: Call<z.output<typeof projectQuotasBody>>,
 ): Promise<Answer> {
   const project = call.params.project ?? ''
-  if (project.length > LONGEST_PROJECT_ID) {
-    throw badRequest(`A project id has at most ${LONGEST_PROJECT_ID} characters.`)
+  if (project.length > MAX_PROJECT_ID_LENGTH) {
+    throw badRequest(`A project id may have at most ${MAX_PROJECT_ID_LENGTH} characters.`)
   }
   const { project_quotas: given } = await call.body()
   const limits = Object.fromEntries(KINDS.map(kind => [kind, given[kind] ?? null]))
@@ -145,6 +145,6 @@ async function setProjectQuotas(
 
 async function deleteProjectQuotas({ database }: ApiService, call: Call): Promise<Answer> {
   const gone = await execute(database, sql`DELETE FROM project_quota WHERE project_id = ${call.params.project ?? ''}`)
-  if (gone === 0) throw noOverride()
+  if (gone === 0) throw missingQuota()
   return { status: 204 }
 }

@@ -7,14 +7,14 @@ import { type ApiService, type Call, route } from './dialect.js'
 
 const LABEL = 'Secret store'
 
-/** SQL of the JSON record of a store (alias s), as text. */
+/** SQL for the record of a store (alias s) as JSON text. */
 const STORE_JSON = sql`json_build_object('status', 'ACTIVE', 'created', iso_time(s.created_at), 'updated', iso_time(s.updated_at),
   'name', s.name, 'secret_store_ref', base.url || '/v1/secret-stores/' || s.id, 'global_default', s.global_default,
   'crypto_plugin', s.crypto_plugin, 'secret_store_plugin', s.secret_store_plugin)::text`
 
 const base = { group: 'secret stores', status: 200 } as const
 
-/** The stores among which a project may choose where its new secrets go. Served only where there is such a choice. */
+/** The stores that a project may choose for its new secrets. Served only when multiple stores are enabled. */
 export const secretStoreRoutes = [
   route({
     ...base,
@@ -30,7 +30,7 @@ export const secretStoreRoutes = [
     method: 'GET',
     path: '/v1/secret-stores/global-default',
     right: 'secret stores read',
-    summary: 'Show the store of projects that prefer none',
+    summary: 'Show the default secret store of all projects',
     answer: ref('secret_store'),
     handle: (service, call) => showStore(service, call, sql`s.global_default`),
   }),
@@ -39,7 +39,7 @@ export const secretStoreRoutes = [
     method: 'GET',
     path: '/v1/secret-stores/preferred',
     right: 'secret stores read',
-    summary: 'Show the store that the project prefers',
+    summary: 'Show the preferred secret store of the project',
     answer: ref('secret_store'),
     handle: (service, call) =>
       showStore(
@@ -62,7 +62,7 @@ export const secretStoreRoutes = [
     method: 'POST',
     path: '/v1/secret-stores/:id/preferred',
     right: 'preferred store write',
-    summary: 'Prefer a store for the new secrets of the project',
+    summary: 'Set the preferred store for new secrets of the project',
     status: 204,
     handle: prefer,
   }),
@@ -71,9 +71,9 @@ export const secretStoreRoutes = [
     method: 'DELETE',
     path: '/v1/secret-stores/:id/preferred',
     right: 'preferred store write',
-    summary: 'Prefer a store no longer',
+    summary: 'Clear the preferred store of the project',
     status: 204,
-    handle: unprefer,
+    handle: clearPreferred,
   }),
 ]
 
@@ -108,7 +108,7 @@ async function prefer({ database }: ApiService, call: Call): Promise<Answer> {
   return { status: 204 }
 }
 
-async function unprefer({ database }: ApiService, call: Call): Promise<Answer> {
+async function clearPreferred({ database }: ApiService, call: Call): Promise<Answer> {
   const gone = await execute(
     database,
     sql`DELETE FROM project_secret_store

@@ -6,7 +6,7 @@ import { sql } from '../../database/sql.js'
 import { missing, newId, requireId } from '../ids.js'
 import { filledText, queryText } from '../input.js'
 import { type ApiService, type Call, route } from './dialect.js'
-import { filter, PAGE_PARAMETERS, pageJson, pageOf, readPage } from './paging.js'
+import { filter, PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
 const LABEL = 'Transport key'
 
@@ -17,7 +17,7 @@ const newTransportKey = z
   })
   .meta({ title: 'transport key' })
 
-/** SQL over k, a transport key, and base. */
+/** SQL for the URL of a transport key (alias k). */
 const REF = sql`base.url || '/v1/transport_keys/' || k.id`
 
 const base = { group: 'transport keys', status: 200 } as const
@@ -65,7 +65,7 @@ export const transportKeyRoutes = [
 ]
 
 async function listTransportKeys({ database, config }: ApiService, call: Call): Promise<Answer> {
-  const page = pageOf(call.query, config)
+  const page = parsePage(call.query, config)
   const plugin = queryText(call.query, 'plugin_name')
   const selection = {
     table: 'transport_key k',

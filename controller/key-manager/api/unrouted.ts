@@ -5,16 +5,16 @@ import { ApiError } from '../../http/errors.js'
 import { findContainer } from '../containers/container.js'
 import { findSecret } from '../secrets/secret.js'
 
-const OBJECT = /^\/v1\/(secrets|containers)\/([^/]+)/
+const OBJECT_PATH = /^\/v1\/(secrets|containers)\/([^/]+)/
 
 /**
- * Refuses a request that no route took.
- * @param routes those of the path, of other methods; none when there is no such path
- * @throws ApiError 404 for a path, or a secret or container in it, that is not there; else 405
+ * Refuses a request that matches no route.
+ * @param routes the routes of this path with other methods; empty for an unknown path
+ * @throws ApiError 404 for an unknown path, or a missing secret or container in it; otherwise 405
  */
 export async function refuseUnrouted(database: Database, ctx: Context, routes: readonly Described[]): Promise<never> {
   if (routes.length === 0) throw new ApiError(404, 'The resource could not be found.')
-  const [, collection, id] = OBJECT.exec(ctx.path) ?? []
+  const [, collection, id] = OBJECT_PATH.exec(ctx.path) ?? []
   if (collection === 'secrets') await findSecret(database, id)
   if (collection === 'containers') await findContainer(database, id)
   throw new ApiError(405, `The method ${ctx.method} is not allowed for this resource.`, {

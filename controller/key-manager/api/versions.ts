@@ -1,11 +1,11 @@
 import { type Answer, jsonAnswer } from '../../api/answer.js'
 import type { Call } from '../../api/call.js'
 import manifest from '../../package.json' with { type: 'json' }
-import { NEWEST_MINOR, openRoute, route } from './dialect.js'
+import { MAX_MINOR, openRoute, route } from './dialect.js'
 
 const DOCUMENTATION = 'https://docs.openstack.org/barbican/latest/api/'
 
-/** What both version documents say of v1. @param minor of the microversion asked for @param base URL of the root, without a slash at its end */
+/** The entry of v1 in both version documents. @param base URL of the root, without a trailing slash */
 function entry(base: string, minor: number) {
   const links = [
     { rel: 'self', href: `${base}/v1/` },
@@ -15,10 +15,10 @@ function entry(base: string, minor: number) {
     const types = [{ base: 'application/json', type: 'application/vnd.openstack.key-manager-v1+json' }]
     return { id: 'v1', status: 'stable', links, 'media-types': types }
   }
-  return { id: 'v1', status: 'CURRENT', min_version: '1.0', max_version: `1.${NEWEST_MINOR}`, links }
+  return { id: 'v1', status: 'CURRENT', min_version: '1.0', max_version: `1.${MAX_MINOR}`, links }
 }
 
-/** The document at the root, answered with 300. */
+/** The document at the root, with status 300. */
 export function rootDocument(base: string, minor: number): unknown {
   const v1 = entry(base, minor)
   return { versions: minor === 0 ? { values: [v1] } : [v1] }
@@ -27,7 +27,7 @@ export function rootDocument(base: string, minor: number): unknown {
 /** The document at /v1. */
 export const versionDocument = (base: string, minor: number): unknown => ({ version: entry(base, minor) })
 
-/** What `/?build` answers. */
+/** The answer to `/?build`. */
 export const buildDocument = (): unknown => ({ build: manifest.version })
 
 const base = { method: 'GET', path: '/', group: 'versions' } as const

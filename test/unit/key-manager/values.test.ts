@@ -3,9 +3,9 @@ import fc from 'fast-check'
 import t from 'tap'
 import { MICROVERSION_HEADER, requestedMinor as minorIn } from '../../../controller/api/microversion.js'
 import { ApiError } from '../../../controller/http/errors.js'
-import { NEWEST_MINOR, presentFault } from '../../../controller/key-manager/api/dialect.js'
-import { pageJson, pageOf } from '../../../controller/key-manager/api/paging.js'
-import { conditionsOf, orderOf } from '../../../controller/key-manager/api/secrets/filters.js'
+import { MAX_MINOR, presentFault } from '../../../controller/key-manager/api/dialect.js'
+import { pageJson, parsePage } from '../../../controller/key-manager/api/paging.js'
+import { listConditions, listOrder } from '../../../controller/key-manager/api/secrets/filters.js'
 import { buildDocument, rootDocument, versionDocument } from '../../../controller/key-manager/api/versions.js'
 import { idInReference, isId, newId } from '../../../controller/key-manager/ids.js'
 import { trimmed } from '../../../controller/key-manager/input.js'
@@ -124,7 +124,7 @@ t.test('payload types and encodings are recognised, decoded or refused', async t
 })
 
 t.test('the microversion is read from the header or refused', async t => {
-  const requestedMinor = (header: string) => minorIn(header, { service: 'key-manager', newest: NEWEST_MINOR })
+  const requestedMinor = (header: string) => minorIn(header, { service: 'key-manager', newest: MAX_MINOR })
   t.equal(MICROVERSION_HEADER, 'OpenStack-API-Version')
   t.equal(requestedMinor(''), 0)
   t.equal(requestedMinor('compute 3.0 , key-manager  1.2'), 2)
@@ -178,7 +178,7 @@ t.test('strings in bodies are trimmed, property names are not', async t => {
 
 t.test('limit, offset and marker become a page within bounds', async t => {
   const config = { default_limit_paging: 10, max_limit_paging: 100 }
-  const read = (query: string) => pageOf(new URLSearchParams(query), config)
+  const read = (query: string) => parsePage(new URLSearchParams(query), config)
   t.strictSame(read(''), { limit: 10, offset: 0 })
   t.strictSame(read('limit= 5 &offset=%2B7'), { limit: 5, offset: 7 })
   t.strictSame(
@@ -190,7 +190,7 @@ t.test('limit, offset and marker become a page within bounds', async t => {
   t.strictSame(read(`limit=${'9'.repeat(400)}&offset=${'9'.repeat(400)}`), { limit: 100, offset: 2_147_483_647 })
   fc.assert(
     fc.property(fc.string(), fc.string(), (limit, offset) => {
-      const page = pageOf(new URLSearchParams({ limit, offset }), config)
+      const page = parsePage(new URLSearchParams({ limit, offset }), config)
       return page.limit >= 1 && page.limit <= 100 && page.offset >= 0 && Number.isSafeInteger(page.offset)
     }),
   )
@@ -212,15 +212,15 @@ t.test('filter values become bindings, never SQL text', async t => {
       const query = new URLSearchParams(given)
       return (
         statusOf(() => {
-          const conditions = conditionsOf(query, who)
+          const conditions = listConditions(query, who)
           const marks = conditions.map(({ text }) => text.match(/\$\d+/g)?.length ?? 0)
           t.ok(marks.every((count, index) => count === conditions[index]?.values.length))
-          t.match(orderOf(query).text, /^[a-z_.', :A-Z]+$/)
+          t.match(listOrder(query).text, /^[a-z_.', :A-Z]+$/)
         }) < 500
       )
     }),
   )
-  const marked = conditionsOf(
+  const marked = listConditions(
     new URLSearchParams({ name: 'MARK', alg: 'MARK', mode: 'MARK', secret_type: 'MARK' }),
     who,
   )

@@ -8,18 +8,18 @@ import { auditInsert } from '../../audit/record.js'
 import { findSecret } from '../../secrets/secret.js'
 import { type AllowOn, type ApiService, actorIn, type Call } from '../dialect.js'
 
-/** The microversion from which on a secret with consumers is kept unless the caller insists. */
-const MINOR_OF_FORCE = 2
+/** From this microversion on, deleting a secret with consumers needs `force`. */
+const FORCE_MINOR = 2
 
 /**
- * Deletes a secret: its ciphertext goes at once, a tombstone stays. The lock makes containers and consumers that are made with it at the same
- * time wait, or this wait for them.
+ * Deletes a secret: removes its ciphertext at once and leaves a tombstone. The lock serialises this with concurrent
+ * requests that add the secret to containers or register consumers.
  */
 export async function deleteSecret({ database, config }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   return inTransaction(database, async trx => {
     const secret = await findSecret(trx, call.params.id, { lock: sql`FOR UPDATE OF s` })
     allowOn(secret)
-    const needsForce = call.minor >= MINOR_OF_FORCE && !isForced(call.query.get('force'))
+    const needsForce = call.minor >= FORCE_MINOR && !isForced(call.query.get('force'))
     const audit = auditInsert(
       actorIn(call),
       { action: 'secret.delete', outcome: 'success', targetType: 'secret', targetId: secret.id },
@@ -42,23 +42,23 @@ export async function deleteSecret({ database, config }: ApiService, call: Call,
        SELECT referenced, consumed FROM uses`,
     )
     if (uses.referenced) throw conflict('A container refers to the secret; delete the container first.')
-    if (uses.consumed) throw badRequest('The secret has consumers; force=true deletes it nevertheless.')
+    if (uses.consumed) throw badRequest('The secret has consumers; force=true deletes it anyway.')
     return { status: 204 }
   })
 }
 
-/** The query parameter that deletes a secret which has consumers. */
+/** The query parameter that allows deleting a secret with consumers. */
 export const FORCE: Parameter = {
   name: 'force',
   in: 'query',
-  description: 'Whether a secret that has consumers is deleted all the same; asked for from microversion 1.2 on.',
+  description: 'Whether to delete a secret with consumers; needed from microversion 1.2 on.',
   schema: { type: 'boolean', default: false },
 }
 
 const YES: readonly string[] = ['true', '1', 'yes', 'on', 't', 'y']
 const NO: readonly string[] = ['false', '0', 'no', 'off', 'f', 'n']
 
-/** @throws ApiError 400 for what is no boolean */
+/** @throws ApiError 400 unless it is a boolean */
 function isForced(text: string | null): boolean {
   if (text === null) return false
   const word = text.trim().toLowerCase()

@@ -5,47 +5,47 @@ import { queryText } from '../../input.js'
 import type { Requester } from '../../rights.js'
 import { parseTime } from '../../secrets/expiration.js'
 import { LIVE } from '../../secrets/secret.js'
-import { integerIn } from '../paging.js'
+import { parseInteger } from '../paging.js'
 
-/** More days than any expiration is away. */
-const MOST_DAYS = 3_000_000
+/** Later than any expiration. */
+const MAX_DAYS = 3_000_000
 
 /**
- * Conditions over secrets (alias s): which ones a list shows. Pure. Filters that are empty count as not given.
- * @throws ApiError 400 for dates, days and bounds that make no sense
+ * SQL conditions of a list of secrets (alias s). Pure. Empty filters count as missing.
+ * @throws ApiError 400 for invalid dates, days or bounds
  */
-export function conditionsOf(query: URLSearchParams, who: Requester): Fragment[] {
+export function listConditions(query: URLSearchParams, requester: Requester): Fragment[] {
   const text = (name: string) => queryText(query, name)
   const like = (name: string, column: string): Fragment[] => {
     const pattern = text(name)
-    // without an escape character, as no pattern then is wrong
+    // Without an escape character, every pattern is valid.
     return pattern === null ? [] : [sql`${identifier('s', column)} LIKE ${pattern} ESCAPE ''`]
   }
   const type = text('secret_type')
   return [
-    scopeOf(text('acl_only'), who),
+    scopeCondition(text('acl_only'), requester),
     LIVE,
     ...like('name', 'name'),
     ...like('alg', 'algorithm'),
     ...like('mode', 'mode'),
     ...(type === null ? [] : [sql`s.secret_type = ${type}`]),
-    ...bitsOf(text('bits')),
-    ...boundsOf(text('created'), 'created', 's.created_at'),
-    ...boundsOf(text('updated'), 'updated', 's.updated_at'),
-    ...boundsOf(text('expiration'), 'expiration', 's.expiration'),
-    ...daysOf(text('expiring_in_days')),
+    ...bitsCondition(text('bits')),
+    ...boundConditions(text('created'), 'created', 's.created_at'),
+    ...boundConditions(text('updated'), 'updated', 's.updated_at'),
+    ...boundConditions(text('expiration'), 'expiration', 's.expiration'),
+    ...daysCondition(text('expiring_in_days')),
   ]
 }
 
-/** The project's secrets, or with acl_only those of any project whose ACL names the user. */
-function scopeOf(aclOnly: string | null, { userId, projectId }: Requester): Fragment {
+/** The project's secrets; with acl_only, those of any project whose ACL has the user. */
+function scopeCondition(aclOnly: string | null, { userId, projectId }: Requester): Fragment {
   return aclOnly?.trim().toLowerCase() === 'true'
     ? sql`s.acl_users <> '{}' AND s.acl_users @> ARRAY[${userId}::text]`
     : sql`s.project_id = ${projectId}`
 }
 
-function bitsOf(text: string | null): Fragment[] {
-  const bits = integerIn(text)
+function bitsCondition(text: string | null): Fragment[] {
+  const bits = parseInteger(text)
   if (bits === null || bits === 0) return []
   return Math.abs(bits) > 32767 ? [sql`false`] : [sql`s.bit_length = ${bits}`]
 }
@@ -54,8 +54,8 @@ const OPERATORS = { gt: '>', gte: '>=', lt: '<', lte: '<=', eq: '=' } as const
 
 type Bound = keyof typeof OPERATORS
 
-/** `gt:<time>,lte:<time>` or a time alone. */
-function boundsOf(text: string | null, name: string, column: string): Fragment[] {
+/** `gt:<time>,lte:<time>` or a single time. */
+function boundConditions(text: string | null, name: string, column: string): Fragment[] {
   if (text === null) return []
   const bounds = text.split(',').map(part => {
     const [, bound = 'eq', time = part] = /^\s*(gt|gte|lt|lte):(.*)$/s.exec(part) ?? []
@@ -68,12 +68,12 @@ function boundsOf(text: string | null, name: string, column: string): Fragment[]
   return bounds.map(({ bound, time }) => sql`${trusted(`${column} ${OPERATORS[bound]}`)} ${time}::timestamptz`)
 }
 
-function daysOf(text: string | null): Fragment[] {
+function daysCondition(text: string | null): Fragment[] {
   if (text === null) return []
-  const days = integerIn(text)
+  const days = parseInteger(text)
   if (days === null || days < 0) throw badRequest('expiring_in_days must be a whole number of days.')
-  const most = Math.min(days, MOST_DAYS)
-  return [sql`s.expiration > now() AND s.expiration <= now() + make_interval(days => ${most}::integer)`]
+  const limited = Math.min(days, MAX_DAYS)
+  return [sql`s.expiration > now() AND s.expiration <= now() + make_interval(days => ${limited}::integer)`]
 }
 
 const SORT_COLUMNS: Readonly<Record<string, string>> = {
@@ -84,16 +84,16 @@ const SORT_COLUMNS: Readonly<Record<string, string>> = {
   mode: 's.mode',
   name: 's.name',
   secret_type: 's.secret_type',
-  // every secret that a list shows is active
+  // Every listed secret is active.
   status: `'ACTIVE'::text`,
   updated: 's.updated_at',
 }
 
 /**
- * The order of a list as SQL, for `sort=name:desc,created`; without one that in which the secrets were made. Pure.
- * @throws ApiError 400 for what is no key or no direction, and for a key given twice
+ * The order of a list as SQL, for `sort=name:desc,created`. Default: by creation. Pure.
+ * @throws ApiError 400 for an unknown key or direction, and for a duplicate key
  */
-export function orderOf(query: URLSearchParams): Fragment {
+export function listOrder(query: URLSearchParams): Fragment {
   const sort = queryText(query, 'sort')
   const parts = sort === null ? [] : sort.split(',')
   requireFewSortKeys(parts)
@@ -102,10 +102,10 @@ export function orderOf(query: URLSearchParams): Fragment {
     const column = Object.hasOwn(SORT_COLUMNS, key) ? SORT_COLUMNS[key] : undefined
     if (column === undefined) throw badRequest(`Secrets cannot be sorted by "${key.slice(0, 100)}".`)
     if (!['asc', 'desc'].includes(direction) || rest.length > 0) {
-      throw badRequest(`Secrets can be sorted by ${key} in the directions asc and desc only.`)
+      throw badRequest(`The sort direction of ${key} must be asc or desc.`)
     }
     return { key, words: `${column} ${direction}` }
   })
-  if (new Set(keys.map(({ key }) => key)).size < keys.length) throw badRequest('A sort key is given twice.')
+  if (new Set(keys.map(({ key }) => key)).size < keys.length) throw badRequest('A sort key occurs twice.')
   return trusted([...keys.map(({ words }) => words), 's.created_at', 's.id'].join(', '))
 }

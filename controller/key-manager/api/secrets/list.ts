@@ -3,33 +3,33 @@ import type { Parameter } from '../../../api/schema.js'
 import { and } from '../../../database/sql.js'
 import { secretJson } from '../../secrets/secret.js'
 import type { ApiService, Call } from '../dialect.js'
-import { filter, pageJson, pageOf, readPage } from '../paging.js'
-import { conditionsOf, orderOf } from './filters.js'
+import { filter, pageJson, parsePage, readPage } from '../paging.js'
+import { listConditions, listOrder } from './filters.js'
 
-/** What a list of secrets may be asked for. */
+/** The filters of a list of secrets. */
 export const LIST_PARAMETERS: readonly Parameter[] = Object.entries({
-  name: 'Only secrets of this name.',
-  alg: 'Only secrets of this algorithm.',
-  mode: 'Only secrets of this mode.',
-  bits: 'Only secrets of this length in bits.',
+  name: 'Only secrets with this name.',
+  alg: 'Only secrets with this algorithm.',
+  mode: 'Only secrets with this mode.',
+  bits: 'Only secrets with this length in bits.',
   secret_type: 'Only secrets of this type.',
-  created: 'When the secret was stored: times with gt:, gte:, lt: or lte: before them, with commas between them.',
-  updated: 'When the secret was changed, written like created.',
-  expiration: 'When the secret ends, written like created.',
-  expiring_in_days: 'Only secrets that end within this many days.',
-  acl_only: 'Whether only secrets are listed whose ACL names the caller.',
-  sort: 'Names of members to sort by, with commas between them, each with :asc or :desc behind it where it is not ascending.',
+  created: 'When the secret was stored: comma-separated times, each with an optional prefix gt:, gte:, lt: or lte:.',
+  updated: 'When the secret was changed, in the format of created.',
+  expiration: 'When the secret expires, in the format of created.',
+  expiring_in_days: 'Only secrets that expire within this many days.',
+  acl_only: 'Whether to list only secrets whose ACL has the caller.',
+  sort: 'Comma-separated sort keys, each with an optional suffix :asc or :desc.',
 }).map(([name, description]) => filter(name, description))
 
-/** One page of the secrets that the query asks for, in one statement. */
+/** Lists one page of the secrets that the query asks for, in one statement. */
 export async function listSecrets({ database, config }: ApiService, call: Call): Promise<Answer> {
-  const page = pageOf(call.query, config)
+  const page = parsePage(call.query, config)
   const { items, total } = await readPage(
     database,
     {
       table: 'secret s',
-      where: and(conditionsOf(call.query, call.caller)),
-      order: orderOf(call.query),
+      where: and(listConditions(call.query, call.caller)),
+      order: listOrder(call.query),
       json: secretJson(call.minor >= 1),
     },
     page,

@@ -10,14 +10,14 @@ import { findSecret, LIVE } from '../../secrets/secret.js'
 import { type AllowOn, type ApiService, type Call, route } from '../dialect.js'
 
 const keyText = filledText(255)
-  .regex(/^[A-Za-z0-9_-]*$/, 'may hold only letters, digits, underscores and hyphens')
+  .regex(/^[A-Za-z0-9_-]*$/, 'may contain only letters, digits, underscores and hyphens')
   .transform(key => key.toLowerCase())
 const valueText = textUpTo(255)
 
 const pair = z.strictObject({ key: keyText, value: valueText }).meta({ title: 'metadata' })
-const wholeSet = z
+const metadataBody = z
   .object({
-    // A record would pass over the key __proto__.
+    // z.record would ignore the key __proto__.
     metadata: z
       .custom<object>(
         value => typeof value === 'object' && value !== null && !Array.isArray(value),
@@ -29,9 +29,9 @@ const wholeSet = z
   .meta({ title: 'metadata' })
 
 const base = { group: 'metadata', path: '/v1/secrets/:id/metadata' } as const
-const ofKey = { group: 'metadata', path: '/v1/secrets/:id/metadata/:key' } as const
+const keyBase = { group: 'metadata', path: '/v1/secrets/:id/metadata/:key' } as const
 
-/** The user metadata of secrets: keys and values that mean nothing to the service. */
+/** The user metadata of secrets: keys and values without a meaning to the service. */
 export const metadataRoutes = [
   route({
     ...base,
@@ -48,7 +48,7 @@ export const metadataRoutes = [
     right: 'secret metadata write',
     summary: 'Replace the metadata of a secret',
     status: 201,
-    request: wholeSet,
+    request: metadataBody,
     answer: objectOf({ metadata_ref: ref('reference') }),
     handle: replaceAll,
   }),
@@ -63,7 +63,7 @@ export const metadataRoutes = [
     handle: addPair,
   }),
   route({
-    ...ofKey,
+    ...keyBase,
     method: 'GET',
     right: 'secret metadata read',
     summary: 'Show the value of a key',
@@ -72,7 +72,7 @@ export const metadataRoutes = [
     handle: readPair,
   }),
   route({
-    ...ofKey,
+    ...keyBase,
     method: 'PUT',
     right: 'secret metadata write',
     summary: 'Change the value of a key',
@@ -82,7 +82,7 @@ export const metadataRoutes = [
     handle: changePair,
   }),
   route({
-    ...ofKey,
+    ...keyBase,
     method: 'DELETE',
     right: 'secret metadata write',
     summary: 'Delete a key',
@@ -91,13 +91,13 @@ export const metadataRoutes = [
   }),
 ]
 
-const urlOf = (call: Call, id: string) => `${call.base}/v1/secrets/${id}/metadata`
-const keyOf = (call: Call) => (call.params.key ?? '').toLowerCase()
-const noSuchKey = () => missing('Metadata key')
+const metadataUrl = (call: Call, id: string) => `${call.base}/v1/secrets/${id}/metadata`
+const pathKey = (call: Call) => (call.params.key ?? '').toLowerCase()
+const missingKey = () => missing('Metadata key')
 
 type Change = { set: Fragment; where?: Fragment }
 
-/** Changes the metadata of a live secret in one statement. @returns whether there was a secret that fits `where` */
+/** Changes the metadata of a live secret in one statement. @returns whether a secret matched `where` */
 async function change({ database }: ApiService, id: string, { set, where = sql`true` }: Change): Promise<boolean> {
   const changed = await execute(
     database,
@@ -106,7 +106,7 @@ async function change({ database }: ApiService, id: string, { set, where = sql`t
   return changed === 1
 }
 
-/** A secret on which the caller may do what the route does. */
+/** Finds the secret and checks the route's right. @throws ApiError 404, 403 */
 async function allowedSecret({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<{ id: string }> {
   const secret = await findSecret(database, call.params.id)
   allowOn(secret)
@@ -122,7 +122,7 @@ async function readAll({ database }: ApiService, call: Call, allowOn: AllowOn): 
 
 async function replaceAll(
   service: ApiService,
-  call: Call<z.output<typeof wholeSet>>,
+  call: Call<z.output<typeof metadataBody>>,
   allowOn: AllowOn,
 ): Promise<Answer> {
   const { id } = await allowedSecret(service, call, allowOn)
@@ -130,51 +130,51 @@ async function replaceAll(
   const pairs = metadata.map(([key, value]) => parseBody(pair, { key, value }, 'metadata'))
   const text = JSON.stringify(Object.fromEntries(pairs.map(({ key, value }) => [key, value])))
   if (!(await change(service, id, { set: sql`${text}::jsonb` }))) throw missing('Secret')
-  return { status: 201, json: JSON.stringify({ metadata_ref: urlOf(call, id) }) }
+  return { status: 201, json: JSON.stringify({ metadata_ref: metadataUrl(call, id) }) }
 }
 
-/** Pair by pair there can be about as much as one request could bring. */
+/** Adding pairs one by one allows about as much metadata as one request can set. */
 async function addPair(service: ApiService, call: Call<z.output<typeof pair>>, allowOn: AllowOn): Promise<Answer> {
   const columns = sql`octet_length(s.metadata::text) AS bytes`
   const secret = await findSecret<{ bytes: number }>(service.database, call.params.id, { columns })
   allowOn(secret)
   const { id, bytes } = secret
   const { key, value } = await call.body()
-  const most = service.config.max_allowed_request_size_in_bytes
-  if (bytes + key.length + Buffer.byteLength(value) > most) {
-    throw badRequest(`A secret has at most ${most} bytes of metadata.`)
+  const maxBytes = service.config.max_allowed_request_size_in_bytes
+  if (bytes + key.length + Buffer.byteLength(value) > maxBytes) {
+    throw badRequest(`The metadata of a secret may have at most ${maxBytes} bytes.`)
   }
   const isAdded = await change(service, id, {
     set: sql`metadata || jsonb_build_object(${key}::text, ${value}::text)`,
     where: sql`NOT jsonb_exists(metadata, ${key})`,
   })
-  if (!isAdded) throw conflict(`The secret has metadata of the key "${key}" already.`)
-  return { status: 201, json: JSON.stringify({ key, value }), headers: { Location: `${urlOf(call, id)}/${key}` } }
+  if (!isAdded) throw conflict(`The secret already has metadata with the key "${key}".`)
+  return { status: 201, json: JSON.stringify({ key, value }), headers: { Location: `${metadataUrl(call, id)}/${key}` } }
 }
 
 async function readPair({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const columns = sql`s.metadata`
   const secret = await findSecret<{ metadata: Record<string, string> }>(database, call.params.id, { columns })
   allowOn(secret)
-  const key = keyOf(call)
-  if (!Object.hasOwn(secret.metadata, key)) throw noSuchKey()
+  const key = pathKey(call)
+  if (!Object.hasOwn(secret.metadata, key)) throw missingKey()
   return { status: 200, json: JSON.stringify({ key, value: secret.metadata[key] }) }
 }
 
 async function changePair(service: ApiService, call: Call<z.output<typeof pair>>, allowOn: AllowOn): Promise<Answer> {
   const { id } = await allowedSecret(service, call, allowOn)
   const { key, value } = await call.body()
-  if (key !== keyOf(call)) throw conflict('The key in the body is not the one in the path.')
+  if (key !== pathKey(call)) throw conflict('The key in the body differs from the one in the path.')
   const isChanged = await change(service, id, {
     set: sql`metadata || jsonb_build_object(${key}::text, ${value}::text)`,
     where: sql`jsonb_exists(metadata, ${key})`,
   })
-  if (!isChanged) throw noSuchKey()
+  if (!isChanged) throw missingKey()
   return { status: 200, json: JSON.stringify({ key, value }) }
 }
 
 async function removePair(service: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const { id } = await allowedSecret(service, call, allowOn)
-  await change(service, id, { set: sql`metadata - ${keyOf(call)}::text` })
+  await change(service, id, { set: sql`metadata - ${pathKey(call)}::text` })
   return { status: 204 }
 }

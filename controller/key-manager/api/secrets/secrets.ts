@@ -45,7 +45,7 @@ export const secretRoutes = [
     method: 'GET',
     path: '/v1/secrets/:id',
     right: 'secret show',
-    summary: 'Show what a secret is; asked for in another type than JSON, its payload',
+    summary: 'Show the record of a secret; with an Accept header other than JSON, its payload',
     answer: ref('secret'),
     handle: showSecret,
   }),
@@ -54,7 +54,7 @@ export const secretRoutes = [
     method: 'PUT',
     path: '/v1/secrets/:id',
     right: 'secret payload store',
-    summary: 'Store the payload of a secret that was made without one; the body is the payload in its own type',
+    summary: 'Store the payload of a secret without one; the body is the payload in its own type',
     status: 204,
     handle: uploadPayload,
   }),
@@ -101,7 +101,9 @@ async function createSecret(service: ApiService, call: Call<z.output<typeof newS
       mode: body.mode ?? null,
       expiration: parseExpiration(body.expiration),
       payload:
-        payload === undefined ? null : payloadOf(payload, type, encoding, service.config.max_allowed_secret_in_bytes),
+        payload === undefined
+          ? null
+          : parsePayload(payload, type, encoding, service.config.max_allowed_secret_in_bytes),
     },
     actorIn(call),
   )
@@ -109,7 +111,7 @@ async function createSecret(service: ApiService, call: Call<z.output<typeof newS
   return { status: 201, json: JSON.stringify({ secret_ref: secretRef }), headers: { Location: secretRef } }
 }
 
-function payloadOf(payload: string, type: string | undefined, encoding: string | undefined, limit: number) {
+function parsePayload(payload: string, type: string | undefined, encoding: string | undefined, limit: number) {
   if (type === undefined) throw badRequest('A payload needs a payload_content_type.')
   const contentType = parseContentType(type)
   if (contentType === null) throw badRequest(`The payload_content_type "${type}" is not supported.`)
@@ -124,17 +126,17 @@ async function showSecret({ database }: ApiService, call: Call, allowOn: AllowOn
   return { status: 200, json: secret.json }
 }
 
-/** The second step of storing a secret that was made without its payload. */
+/** The second step of storing a secret that was created without its payload. */
 async function uploadPayload(service: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
   const secret = await findSecret<{ hasPayload: boolean }>(service.database, call.params.id, {
     columns: sql`s.content_type IS NOT NULL AS "hasPayload"`,
   })
   allowOn(secret)
   const contentType = parseContentType(call.header('Content-Type'))
-  if (contentType === null) throw new ApiError(415, 'The Content-Type is not one of those that payloads have.')
+  if (contentType === null) throw new ApiError(415, 'The Content-Type is not supported for payloads.')
   refuseTransportKey(call.query.has('transport_key_id'))
   const body = await call.bytes(service.config.max_allowed_secret_in_bytes)
-  if (body.length === 0) throw badRequest('There is no payload.')
+  if (body.length === 0) throw badRequest('The payload is empty.')
   if (secret.hasPayload) throw payloadExists()
   const bytes = decodeBody(body, contentType, call.header('Content-Encoding'))
   await storePayload(service, secret, { bytes, contentType }, actorIn(call))
@@ -160,7 +162,7 @@ async function readPayload({ database, keyring }: ApiService, call: Call, allowO
   return { status: 200, bytes: payload, headers: { 'Content-Type': type } }
 }
 
-/** @throws ApiError 400 when a payload is to be wrapped for its way: no secret store takes part in that */
-function refuseTransportKey(isAskedFor: boolean): void {
-  if (isAskedFor) throw badRequest('No secret store offers transport keys.')
+/** @throws ApiError 400 for a request with a wrapped payload, as no secret store supports transport keys */
+function refuseTransportKey(isRequested: boolean): void {
+  if (isRequested) throw badRequest('No secret store supports transport keys.')
 }
