@@ -20,7 +20,7 @@ import { memberRoutes } from './api/members.js'
 import { poolRoutes } from './api/pools.js'
 import { versionRoutes } from './api/versions.js'
 
-/** In the order of the description. */
+/** In the order of the API description. */
 export const ROUTES: readonly LoadBalancerRoute[] = [
   ...versionRoutes,
   ...[...loadBalancerRoutes, ...eventRoutes, ...listenerRoutes, ...poolRoutes, ...memberRoutes],
@@ -31,7 +31,7 @@ export const ROUTES: readonly LoadBalancerRoute[] = [
 
 export type LoadBalancerApiOptions = DialectOptions & { log: Logger }
 
-/** The load-balancing API v2. Everything it does to the world, it does by storing what is desired and waking the workers. */
+/** The load balancing API v2. It stores the desired state and wakes the workers, which apply it. */
 export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
   return createApi({
     dialect: loadBalancerDialect(options),

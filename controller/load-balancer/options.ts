@@ -4,7 +4,7 @@ import { apiAddress, defaultQuota, flag, listOf, serviceUrl } from '../options/v
 
 const address = z.string().refine(text => isIP(text) !== 0, { error: 'an IPv4 or IPv6 address' })
 
-/** The TLS versions that a listener or pool may name, oldest first. */
+/** TLS versions that listeners and pools may use, oldest first. */
 export const TLS_VERSIONS = ['SSLv3', 'TLSv1', 'TLSv1.1', 'TLSv1.2', 'TLSv1.3'] as const
 
 /** The list "B" of OWASP's TLS cipher recommendations, as OpenSSL writes it. */
@@ -23,100 +23,103 @@ const OWASP_B = [
   'DHE-RSA-CHACHA20-POLY1305',
 ].join(':')
 
-/** What an operator may allow, forbid or preset in the objects of the load-balancing API. */
+/** Settings that allow, forbid or preset attributes of load balancing objects. */
 const objectOptions = {
-  allow_tls_terminated_listeners: flag.default(true).describe('Whether listeners may be TERMINATED_HTTPS'),
-  allow_prometheus_listeners: flag.default(true).describe('Whether listeners may be PROMETHEUS'),
-  allow_ping_health_monitors: flag.default(true).describe('Whether health monitors may be PING'),
-  allow_vip_port_id: flag.default(true).describe('Whether a VIP may be given by its port'),
-  allow_vip_network_id: flag.default(true).describe('Whether a VIP may be given by its network'),
-  allow_vip_subnet_id: flag.default(true).describe('Whether a VIP may be given by its subnet'),
+  allow_tls_terminated_listeners: flag.default(true).describe('Allow TERMINATED_HTTPS listeners'),
+  allow_prometheus_listeners: flag.default(true).describe('Allow PROMETHEUS listeners'),
+  allow_ping_health_monitors: flag.default(true).describe('Allow PING health monitors'),
+  allow_vip_port_id: flag.default(true).describe('Allow vip_port_id for new load balancers'),
+  allow_vip_network_id: flag.default(true).describe('Allow vip_network_id for new load balancers'),
+  allow_vip_subnet_id: flag.default(true).describe('Allow vip_subnet_id for new load balancers'),
   valid_vip_networks: listOf(z.guid().toLowerCase())
     .default([])
-    .describe('The only networks for VIPs; any network when empty'),
-  denied_vip_networks: listOf(z.guid().toLowerCase()).default([]).describe('Networks on which no VIP may be'),
+    .describe('Ids of the networks that VIPs may use; all if empty'),
+  denied_vip_networks: listOf(z.guid().toLowerCase()).default([]).describe('Ids of networks that VIPs may not use'),
   reserved_ips: listOf(address)
     .default(['169.254.169.254'])
-    .describe('Addresses that no member may have, such as that of the metadata service'),
+    .describe('Addresses that members may not use, such as that of the metadata service'),
   host_member_ports: listOf(z.coerce.number().int().min(1).max(65535))
     .default([])
     .describe(
-      'TCP ports of the controller’s own machine that members may have, at its address on the public network; all others are closed to tenants',
+      'TCP ports of the controller’s host that members may use, at its address on the public network; tenants cannot reach any other',
     ),
   log_requests: flag
     .default(false)
     .describe(
-      'Whether amphorae log every request, and every connection of TCP, rather than those alone that end in an error; for a load balancer from its next change on',
+      'Log every request and TCP connection on amphorae, not only failed ones; takes effect with the next change of a load balancer',
     ),
   udp_connect_min_delay: z.coerce
     .number()
     .int()
     .min(0)
     .default(3)
-    .describe('Least seconds between two probes of a UDP-CONNECT health monitor'),
-  minimum_tls_version: z.enum(TLS_VERSIONS).optional().describe('Older TLS versions are refused'),
-  tls_cipher_prohibit_list: listOf(z.string()).default([]).describe('Ciphers that no listener or pool may name'),
+    .describe('Minimum delay of UDP-CONNECT health monitors in seconds'),
+  minimum_tls_version: z.enum(TLS_VERSIONS).optional().describe('Minimum TLS version of listeners and pools'),
+  tls_cipher_prohibit_list: listOf(z.string()).default([]).describe('Ciphers that listeners and pools may not use'),
   default_listener_ciphers: z
     .string()
     .min(1)
     .default(OWASP_B)
-    .describe('OpenSSL cipher string of TERMINATED_HTTPS listeners that name none'),
+    .describe('Default OpenSSL cipher string of TERMINATED_HTTPS listeners'),
   default_pool_ciphers: z
     .string()
     .min(1)
     .default(OWASP_B)
-    .describe('OpenSSL cipher string of pools with tls_enabled that name none'),
-  allow_pagination: flag.default(true).describe('Whether lists heed limit, marker and page_reverse'),
-  allow_sorting: flag.default(true).describe('Whether lists heed sort, sort_key and sort_dir'),
-  allow_filtering: flag.default(true).describe('Whether lists heed filters'),
-  allow_field_selection: flag.default(true).describe('Whether answers heed fields'),
-  pagination_max_limit: z.coerce.number().int().min(1).default(1000).describe('Most objects on one page of a list'),
-  healthcheck_enabled: flag.default(false).describe('Whether /healthcheck is there'),
+    .describe('Default OpenSSL cipher string of pools with tls_enabled'),
+  allow_pagination: flag.default(true).describe('Honor limit, marker and page_reverse in lists'),
+  allow_sorting: flag.default(true).describe('Honor sort, sort_key and sort_dir in lists'),
+  allow_filtering: flag.default(true).describe('Honor filters in lists'),
+  allow_field_selection: flag.default(true).describe('Honor fields in responses'),
+  pagination_max_limit: z.coerce
+    .number()
+    .int()
+    .min(1)
+    .default(1000)
+    .describe('Maximum number of objects per page of a list'),
+  healthcheck_enabled: flag.default(false).describe('Enable /healthcheck'),
   healthcheck_refresh_interval: z.coerce
     .number()
     .min(0)
     .default(5)
-    .describe('Seconds for which one check of the database answers every /healthcheck'),
+    .describe('Seconds that /healthcheck reuses the result of a database check'),
 }
 
 const { host, port, trusted_proxies } = apiAddress(9876)
 
-/** How clients reach the load-balancing API, and whose roles count. */
+/** Settings for access to the load balancing API. */
 const accessOptions = {
   mount_prefix: z
     .string()
     .regex(/^(\/[\w.~-]+)+\/?$/, 'must be a path such as /load-balancer/')
     .transform(path => path.replace(/\/$/, ''))
     .optional()
-    .describe('Path under which a web server mounts the API; what comes without it is answered as well'),
+    .describe('Path under which a web server mounts the API; requests without it are answered too'),
   trusted_proxies,
   strict_roles: flag
     .default(false)
-    .describe(
-      'Whether only the newer rules count: load-balancer_observer and load-balancer_member grant nothing without reader or member',
-    ),
+    .describe('Ignore load-balancer_observer and load-balancer_member, so that a token needs reader or member instead'),
   system_scope: flag
     .default(false)
-    .describe('Whether tokens of the whole system count: admin there may do everything, reader may see everything'),
+    .describe('Accept system-scoped tokens: admin may do everything, reader may read everything'),
 }
 
-/** Where the certificates are to which listeners and pools refer. */
+/** Settings for the key manager of listeners' and pools' certificates. */
 const keyManagerOptions = {
   key_manager_url: serviceUrl('https://barbican.example:9311')
     .transform(url => url.replace(/\/+$/, '').replace(/\/v1$/, ''))
     .optional()
-    .describe('The key manager that holds the certificates of listeners and pools; our own when not given'),
+    .describe('URL of the key manager for certificates of listeners and pools; defaults to our own'),
   key_manager_ca_file: z
     .string()
     .min(1)
     .optional()
-    .describe('PEM file of the authorities that vouch for the key manager; the usual ones otherwise'),
+    .describe('PEM file of the CA certificates for the key manager; defaults to those of Node.js'),
   key_manager_timeout: z.coerce
     .number()
     .positive()
     .max(300)
     .default(10)
-    .describe('Seconds for one answer of the key manager'),
+    .describe('Timeout of a request to the key manager in seconds'),
 }
 
 const quota = z
@@ -131,7 +134,7 @@ const quota = z
   })
   .prefault({})
 
-/** The options of the load-balancing API. */
+/** Settings of the load balancing API. */
 export const loadBalancerOptions = z
   .strictObject({
     host,

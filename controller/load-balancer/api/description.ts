@@ -28,18 +28,18 @@ function resourceSchemas(): Record<string, Schema> {
 }
 
 const ERRORS: Readonly<Record<number, readonly [string, string]>> = {
-  400: ['The request is malformed or breaks a rule.', 'fault'],
-  401: ['There is no token, or it is no longer good.', 'unauthorized'],
-  403: ['The caller’s roles do not suffice, or a quota is met.', 'fault'],
-  404: ['There is no such object.', 'fault'],
-  406: ['The client takes no JSON.', 'not_acceptable'],
-  409: ['The object is being deleted or in use, or another one has its place.', 'fault'],
+  400: ['The request is malformed or invalid.', 'fault'],
+  401: ['The token is missing, invalid or expired.', 'unauthorized'],
+  403: ['The caller lacks a role, or a quota is met.', 'fault'],
+  404: ['The object does not exist.', 'fault'],
+  406: ['The client does not accept JSON.', 'not_acceptable'],
+  409: ['The object is being deleted, is in use, or conflicts with another object.', 'fault'],
   413: ['The body is too large.', 'fault'],
   415: ['The body is not JSON.', 'fault'],
-  422: ['The Idempotency-Key was used for another request.', 'fault'],
-  500: ['Something unexpected; the log tells more under the request’s id.', 'fault'],
-  501: ['The provider cannot carry this out.', 'fault'],
-  503: ['The database or another service cannot be reached, or is busy; try again.', 'fault'],
+  422: ['The Idempotency-Key was used for a different request.', 'fault'],
+  500: ['An unexpected error.', 'fault'],
+  501: ['The provider does not support the request.', 'fault'],
+  503: ['A service is unavailable or busy; try again later.', 'fault'],
 }
 
 const READ_ERRORS = [400, 401, 403, 404, 406, 500, 503]
@@ -54,24 +54,24 @@ const counters = objectOf(
     ]),
   ),
 )
-/** Schemas that the routes share and that belong to no resource. */
+/** Schemas that routes share and that belong to no resource. */
 const SHARED_SCHEMAS: Readonly<Record<string, Schema>> = {
   statistics: {
     ...counters,
-    description: 'Totals since the object was made; active_connections is the present number.',
+    description: 'Totals since the object was created; active_connections is the current number.',
   },
   links: {
     type: 'array',
     items: objectOf({ rel: { type: 'string', enum: ['previous', 'next'] }, href: { type: 'string', format: 'uri' } }),
-    description: 'URLs of the pages before and after this one.',
+    description: 'URLs of the previous and next page.',
   },
   fault: {
     ...objectOf(
       {
         faultcode: { type: 'string', enum: ['Client', 'Server'] },
-        faultstring: { type: 'string', description: 'What is wrong, for people.' },
+        faultstring: { type: 'string', description: 'Human-readable error message.' },
         debuginfo: { type: 'null' },
-        code: { type: 'integer', description: 'The status, when the path itself is wrong.' },
+        code: { type: 'integer', description: 'HTTP status, if the path itself is wrong.' },
         title: text,
         description: text,
       },
@@ -88,21 +88,21 @@ const SHARED_SCHEMAS: Readonly<Record<string, Schema>> = {
   }),
 }
 
-/** Where clients reach a route: below the version, but for what describes the API as a whole. */
+/** Path of a route for clients: below the version, except for routes that describe the API itself. */
 function pathOf({ path }: LoadBalancerRoute): string {
   if (path === DOCUMENT_PATH) return `${DOCUMENT_PATH}.json`
   return path.startsWith('/lbaas/') || path.startsWith('/octavia/') ? `${VERSION_NODE}${path}` : path
 }
 
-/** Paths lose `.json` before they are routed. */
+/** The router sees paths without `.json`. */
 export const DOCUMENT_PATH = '/openapi'
 
-/** Who may use a route, in a sentence. */
+/** One sentence on who may use a route. */
 function rightOf(route: LoadBalancerRoute): { sentence: string; name?: string } {
-  if ('open' in route || route.right === 'any token') return { sentence: 'Everybody who has a token.' }
+  if ('open' in route || route.right === 'any token') return { sentence: 'Any valid token.' }
   const { owner, everywhere }: { owner: readonly string[]; everywhere: readonly string[] } = RIGHTS[route.right]
-  const own = owner.length === 0 ? '' : `In the own project: ${owner.join(', ')}. `
-  return { sentence: `${own}In every project: ${everywhere.join(', ')}.`, name: route.right }
+  const own = owner.length === 0 ? '' : `In the caller’s project: ${owner.join(', ')}. `
+  return { sentence: `${own}In all projects: ${everywhere.join(', ')}.`, name: route.right }
 }
 
 function pathParameter(name: string, { path }: LoadBalancerRoute): { description: string; schema: Schema } {
@@ -110,7 +110,7 @@ function pathParameter(name: string, { path }: LoadBalancerRoute): { description
   const owner = (RESOURCES[group]?.resource.singular ?? group.replace(/s$/, '')).replaceAll('_', ' ')
   const isId = name === 'id' || name === 'pool' || name === 'policy'
   return {
-    description: `The ${owner}’s ${name === 'name' ? 'name' : 'id or name as its list shows it'}.`,
+    description: `${name === 'name' ? 'Name' : 'Id or name, as shown in lists,'} of the ${owner}.`,
     schema: isId ? { type: 'string', format: 'uuid' } : text,
   }
 }
@@ -118,9 +118,9 @@ function pathParameter(name: string, { path }: LoadBalancerRoute): { description
 const TEXTS: Omit<DescriptionTexts<LoadBalancerRoute>, 'schemas'> = {
   title: 'Load balancing',
   version: NEWEST_VERSION,
-  summary: 'The load-balancing API v2.',
+  summary: 'The load balancing API v2.',
   description:
-    'Changes are answered at once, in provisioning_status PENDING_*, and take effect by themselves: read the object until it is ACTIVE, or ERROR. Paths are served below /v2, /v2.0 and without a version.',
+    'Changes are asynchronous: the response has provisioning_status PENDING_*. Poll the object until it is ACTIVE or ERROR. Paths work below /v2, below /v2.0, and without a version.',
   groups: Object.fromEntries(Object.entries(RESOURCES).map(([name, { about }]) => [name, about])),
   parameters: SHARED_PARAMETERS,
   errors: ERRORS,
@@ -131,18 +131,21 @@ const TEXTS: Omit<DescriptionTexts<LoadBalancerRoute>, 'schemas'> = {
   rightOf,
   pathParameter,
   pathOf,
-  // Without the part that all of them begin with.
+  // Without the common first segment.
   namingPathOf: ({ path }) => path.replace(/^\/(lbaas|octavia)\//, '/'),
   otherPaths: {
     [HEALTH_CHECK_PATH]: {
       get: {
         operationId: 'healthcheck',
         tags: ['service'],
-        summary: 'Whether the service works, where the operator offers that',
+        summary: 'Check the health of the service, if enabled',
         security: [],
         responses: {
-          200: { description: 'It works.', content: { 'text/plain': { schema: text } } },
-          503: { description: 'It does not; the text says why.', content: { 'text/plain': { schema: text } } },
+          200: { description: 'The service works.', content: { 'text/plain': { schema: text } } },
+          503: {
+            description: 'The service does not work; the text gives the reason.',
+            content: { 'text/plain': { schema: text } },
+          },
         },
       },
     },

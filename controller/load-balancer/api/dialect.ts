@@ -14,28 +14,28 @@ import type { ApiCaller } from '../change/check-references.js'
 import { answerIdempotently } from '../change/idempotency.js'
 import { presentFault, RoutingFault } from '../schema/faults.js'
 import { readBody } from '../schema/input.js'
-import { type Right, rolesThatCount } from '../schema/rights.js'
+import { type Right, withEffectiveRoles } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { canonicalPath, withoutPrefix } from './paths.js'
 
-/** As large as Octavia takes them. */
-const MOST_BODY_BYTES = 114_688
+/** Octavia's limit. */
+const MAX_BODY_BYTES = 114_688
 
 export const HEALTH_CHECK_PATH = '/healthcheck'
 
-/** What a route names as its right; a few routes are for everybody who has a token. */
+/** The right that a route requires; some routes only need a token. */
 export type RouteRight = Right | 'any token'
 
 export type LoadBalancerRoute = Route<Service, Caller, RouteRight>
 
 export type Call<Body = unknown> = KernelCall<Caller, Body>
 
-/** @param right the one that the route asks for; on which project, the handler knows */
+/** @param right required by the route; the handler knows on which project */
 export type Handler<Body = unknown> = (service: Service, call: Call<Body>, right: Right) => Promise<Answer>
 
 export const { route: plainRoute, openRoute } = routesFor<Service, Caller, RouteRight>()
 
-/** A route whose right the handler checks, as only it knows whose object is at hand. */
+/** A route whose handler checks the right, because only the handler knows the object's project. */
 export function route<Body>({
   handle,
   ...described
@@ -47,16 +47,16 @@ export function route<Body>({
   return plainRoute<Body>({ ...described, handle: (service, call) => handle(service, call, described.right) })
 }
 
-/** Who asks, for requests to other services in its name. */
+/** The caller, for requests to other services on its behalf. */
 export const apiCaller = (call: Call): ApiCaller => ({ caller: call.caller, token: tokenIn(name => call.header(name)) })
 
 export type DialectOptions = Service & {
   validate: TokenValidator
-  /** Public URL of identity (ending in /v3), which a 401 names. */
+  /** Public URL of the identity service (ending in /v3), for 401 responses. */
   identityUrl: string
 }
 
-/** The Load Balancer API among ours: Octavia's errors and words, many spellings of one path, and requests that may be repeated. */
+/** Octavia's dialect: its errors and wording, path variants, and idempotent requests. */
 export function loadBalancerDialect({
   validate,
   identityUrl,
@@ -72,9 +72,9 @@ export function loadBalancerDialect({
     publicUrl: config.public_url,
     caseSensitive: false,
     headIsGet: true,
-    body: { maxBytes: MOST_BODY_BYTES },
+    body: { maxBytes: MAX_BODY_BYTES },
     locate: (_ctx, plain) => locate(plain, prefix),
-    authenticate: async (ctx, path) => rolesThatCount(await callerFor(ctx, path), config),
+    authenticate: async (ctx, path) => withEffectiveRoles(await callerFor(ctx, path), config),
     hidesPath: path => path !== HEALTH_CHECK_PATH,
     placeOf: caller => caller && placeOfCaller(caller),
     admit: (ctx, path) => {
@@ -90,7 +90,7 @@ export function loadBalancerDialect({
   }
 }
 
-/** @param prefix under which the API is mounted beside others, if it is */
+/** @param prefix under which a web server mounts the API; null if none */
 function locate({ path, base }: PlainLocation, prefix: string | null): Location {
   const inside = prefix === null ? null : withoutPrefix(path, prefix)
   const written = inside ?? path
@@ -101,7 +101,7 @@ function locate({ path, base }: PlainLocation, prefix: string | null): Location 
   }
 }
 
-/** An Accept header that names no media type at all asks for nothing. */
+/** An Accept header without any media type accepts everything. */
 function acceptsJson(ctx: Context): boolean {
   const types = ctx.get('Accept').split(',')
   return !types.some(type => /^\s*[\w.+*-]+\/[\w.+*-]+\s*(;|$)/.test(type)) || ctx.accepts('application/json') !== false

@@ -18,7 +18,7 @@ export const eventRoutes = [
     path: '/lbaas/loadbalancers/:id/events',
     group: 'loadbalancers',
     right: 'read',
-    summary: 'History of a load balancer, the newest first',
+    summary: 'List the events of a load balancer, newest first',
     status: 200,
     parameters: listParameters(event),
     answer: objectOf({ events: { type: 'array', items: ref('event') }, events_links: ref('links') }),

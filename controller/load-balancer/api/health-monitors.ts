@@ -20,20 +20,20 @@ import { planMonitor } from '../tree/new-objects.js'
 import type { Call } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 
-const bodyOfCreate = wrappedBody(healthMonitor.singular, createSchema(healthMonitor))
-const bodyOfUpdate = wrappedBody(healthMonitor.singular, updateSchema(healthMonitor))
+const createBody = wrappedBody(healthMonitor.singular, createSchema(healthMonitor))
+const updateBody = wrappedBody(healthMonitor.singular, updateSchema(healthMonitor))
 
 export const healthMonitorRoutes = [
   ...objectRoutes(healthMonitor, {
     path: '/lbaas/healthmonitors',
     rights: { read: 'read', write: 'write' },
-    create: { request: bodyOfCreate, handle: create },
-    update: { request: bodyOfUpdate, handle: update },
+    create: { request: createBody, handle: create },
+    update: { request: updateBody, handle: update },
     remove: { handle: remove },
   }),
 ]
 
-async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create(service: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   const { caller, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
@@ -60,7 +60,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   return objectAnswer(201, healthMonitor, object)
 }
 
-async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update(service: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
@@ -90,18 +90,21 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   return objectAnswer(200, healthMonitor, object)
 }
 
-/** Read while the load balancer is held, so that what is checked against it is what will stand. */
+/**
+ * Reads the stored values under the load balancer's lock, so that the check uses the values that the update
+ * changes.
+ */
 async function storedMonitor(trx: Transaction, id: string): Promise<StoredMonitor> {
   const stored: Found<Omit<StoredMonitor, 'http_version'> & { http_version: string | null }> = await findObject(
     trx,
     healthMonitor,
     id,
   )
-  // PostgreSQL's exact numbers arrive as text.
+  // pg returns numeric values as text.
   return { ...stored, http_version: stored.http_version === null ? null : Number(stored.http_version) }
 }
 
-/** Without a monitor nobody knows whether the members work. */
+/** Without a health monitor, members are NO_MONITOR. */
 async function remove(service: Service, call: Call, right: Right) {
   const { caller, params, queryString } = call
   const { database } = service

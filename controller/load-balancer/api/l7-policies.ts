@@ -33,20 +33,20 @@ import { planPolicy, refuseUnsupportedPolicy } from '../tree/new-objects.js'
 import type { Call } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 
-const bodyOfCreate = wrappedBodyWithLists(l7Policy.singular, policyCreateSchema)
-const bodyOfUpdate = wrappedBody(l7Policy.singular, updateSchema(l7Policy))
+const createBody = wrappedBodyWithLists(l7Policy.singular, policyCreateSchema)
+const updateBody = wrappedBody(l7Policy.singular, updateSchema(l7Policy))
 
 export const l7PolicyRoutes = [
   ...objectRoutes(l7Policy, {
     path: '/lbaas/l7policies',
     rights: { read: 'read', write: 'write' },
-    create: { request: bodyOfCreate, handle: create },
-    update: { request: bodyOfUpdate, handle: update },
+    create: { request: createBody, handle: create },
+    update: { request: updateBody, handle: update },
     remove: { handle: remove },
   }),
 ]
 
-async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create(service: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   const { caller, queryString } = call
   const { database, providers } = service
   parseArguments(queryString)
@@ -70,12 +70,12 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   return objectAnswer(201, l7Policy, object)
 }
 
-async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update(service: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, providers } = service
   parseArguments(queryString)
   const body = await call.body()
-  if (Object.keys(body).length === 0) throw badRequest('Invalid L7 Policy arguments: nothing to update is given.')
+  if (Object.keys(body).length === 0) throw badRequest('Invalid L7 Policy arguments: nothing to update.')
   const found: Found<{ listener_id: string }> = await findObject(database, l7Policy, params.id ?? '')
   authorise(caller, right, found.project_id)
   const object = await changeLoadBalancer(
@@ -109,7 +109,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   return objectAnswer(200, l7Policy, object)
 }
 
-/** The policy's rules go with it; the policies behind it move up at once. */
+/** Also deletes the policy's rules; later policies move up at once. */
 async function remove(service: Service, call: Call, right: Right) {
   const { caller, params, queryString } = call
   const { database } = service
@@ -133,7 +133,10 @@ async function remove(service: Service, call: Call, right: Right) {
 
 type StoredPolicy = Redirection & { admin_state_up: boolean; redirect_pool_id: string | null }
 
-/** Read while the load balancer is held, so that what is checked against it is what is stored. */
+/**
+ * Reads the stored values under the load balancer's lock, so that the check uses the values that the update
+ * changes.
+ */
 async function storedPolicy(trx: Transaction, id: string): Promise<StoredPolicy> {
   const stored = await maybeOne(
     trx,
@@ -145,7 +148,7 @@ async function storedPolicy(trx: Transaction, id: string): Promise<StoredPolicy>
   return stored
 }
 
-/** @throws ApiError 404, 409 or 400 when policies of this listener cannot refer to the pool */
+/** @throws ApiError 404, 409 or 400 when policies of this listener cannot use the pool */
 async function checkRedirectPool(
   trx: Transaction,
   { id }: ChangedLoadBalancer,

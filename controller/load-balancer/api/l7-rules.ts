@@ -24,8 +24,8 @@ import { planRule } from '../tree/new-objects.js'
 import type { Call } from './dialect.js'
 import { objectAnswer, objectRoutes, pageAnswer } from './object-routes.js'
 
-const bodyOfCreate = wrappedBody(l7Rule.singular, createSchema(l7Rule))
-const bodyOfUpdate = wrappedBody(l7Rule.singular, updateSchema(l7Rule))
+const createBody = wrappedBody(l7Rule.singular, createSchema(l7Rule))
+const updateBody = wrappedBody(l7Rule.singular, updateSchema(l7Rule))
 
 export const l7RuleRoutes = [
   ...objectRoutes(l7Rule, {
@@ -33,13 +33,13 @@ export const l7RuleRoutes = [
     rights: { read: 'read', write: 'write' },
     list,
     show,
-    create: { request: bodyOfCreate, handle: create },
-    update: { request: bodyOfUpdate, handle: update },
+    create: { request: createBody, handle: create },
+    update: { request: updateBody, handle: update },
     remove: { handle: remove },
   }),
 ]
 
-/** The rules' own project is the policy's, so the policy is looked up only when it has no rule to show. */
+/** Rules have the project of their policy, so the policy is looked up only if the page has no rules. */
 async function list({ database, config }: Service, { caller, params, queryString, url }: Call, right: Right) {
   const query = parseListQuery(l7Rule, queryString, config)
   const policyId = canonicalUuid(params.policy)
@@ -64,7 +64,7 @@ async function show({ database, config }: Service, { caller, params, queryString
   return objectAnswer(200, l7Rule, object)
 }
 
-async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create(service: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, providers } = service
   parseArguments(queryString)
@@ -87,7 +87,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   return objectAnswer(201, l7Rule, object)
 }
 
-async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update(service: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, providers } = service
   parseArguments(queryString)
@@ -138,14 +138,17 @@ async function remove(service: Service, call: Call, right: Right) {
   return { status: 204 }
 }
 
-/** A key that is null clears the stored one; one that is not given leaves it. */
+/** A null key clears the stored one; a missing key keeps it. */
 function given(body: Partial<Comparison>): Partial<Comparison> {
   return Object.fromEntries(Object.entries(body).filter(([, value]) => value !== undefined))
 }
 
 type StoredRule = Comparison & { admin_state_up: boolean }
 
-/** Read while the load balancer is held, so that what is checked as a whole is what will stand. */
+/**
+ * Reads the stored values under the load balancer's lock, so that the check uses the values that the update
+ * changes.
+ */
 async function storedRule(trx: Transaction, id: string): Promise<StoredRule> {
   const stored = await maybeOne(
     trx,
@@ -155,14 +158,14 @@ async function storedRule(trx: Transaction, id: string): Promise<StoredRule> {
   return stored
 }
 
-/** @throws RoutingFault 404, as the policy is part of the path */
+/** @throws RoutingFault 404, because the policy is part of the path */
 async function findPolicy(database: Service['database'], id: string): Promise<Found> {
   const found = await lookUp(database, l7Policy, id)
   if (found === undefined) throw missingParent(l7Policy.label, id)
   return found
 }
 
-/** @throws ApiError 404 also when the rule is in another policy */
+/** @throws ApiError 404, also for a rule of another policy */
 async function findRule(
   database: Service['database'],
   params: Call['params'],

@@ -24,40 +24,43 @@ import { apiCaller, type Call } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { listenerStatistics } from './statistics.js'
 
-/** Whether an update may ask more of the machines; -1 asks for a part of what is left, so any other limit may be more. */
+/**
+ * Whether an update may increase the demand on machines. A limit of -1 takes a share of the rest, so any other
+ * limit may be more.
+ */
 const raisesDemand = (stored: Record<string, unknown>, values: Record<string, unknown>): boolean => {
   const { connection_limit: limit = stored.connection_limit, default_pool_id } = values
-  const had = Number(stored.connection_limit)
-  const raisesLimit = limit !== had && (had < 0 || Number(limit) < 0 || Number(limit) > had)
+  const before = Number(stored.connection_limit)
+  const raisesLimit = limit !== before && (before < 0 || Number(limit) < 0 || Number(limit) > before)
   return raisesLimit || turnsOn(stored, values) || changesPool(stored.default_pool_id, default_pool_id)
 }
 
-const bodyOfCreate = wrappedBodyWithLists(listener.singular, listenerCreateSchema)
-const bodyOfUpdate = wrappedBody(listener.singular, updateSchema(listener))
+const createBody = wrappedBodyWithLists(listener.singular, listenerCreateSchema)
+const updateBody = wrappedBody(listener.singular, updateSchema(listener))
 
 export const listenerRoutes = [
   ...objectRoutes(listener, {
     path: '/lbaas/listeners',
     rights: { read: 'read', write: 'write' },
-    create: { request: bodyOfCreate, handle: create },
-    update: { request: bodyOfUpdate, handle: update },
+    create: { request: createBody, handle: create },
+    update: { request: updateBody, handle: update },
     remove: { handle: remove },
   }),
   listenerStatistics,
 ]
 
-async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create(service: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   const { caller, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
   const { loadbalancer_id, ...body } = await call.body()
   const above = await findReferenced(database, loadBalancer, loadbalancer_id, caller, right)
   if (body.default_pool !== null && body.default_pool_id !== null) {
-    throw invalid('default_pool and default_pool_id each name a pool: give one of them.')
+    throw invalid('default_pool and default_pool_id are mutually exclusive.')
   }
   const objects = planObjects([{ ...body, default_pool_id: null }], [], config)
   const id = objects.listeners[0]?.id ?? ''
-  // Before anything costly: what cannot be carried out need not be looked up.
+  // Cheap checks first: unsupported objects need no look-ups.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
   await checkReferences(service, apiCaller(call), objects)
   const object = await changeLoadBalancer(
@@ -78,7 +81,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   return objectAnswer(201, listener, object)
 }
 
-async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update(service: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)

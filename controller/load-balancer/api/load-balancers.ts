@@ -26,10 +26,10 @@ import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import { findObject, isBeingDeleted } from '../schema/find.js'
 import { wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
-import { booleanOf, parseArguments } from '../schema/list-query.js'
+import { parseArguments, parseBoolean } from '../schema/list-query.js'
 import { columnsOf, updateSchema } from '../schema/resource.js'
 import { ATTRIBUTE_RIGHTS, authorise, type Right } from '../schema/rights.js'
-import { bodyOfInserted, selectOne, wrapped } from '../schema/select.js'
+import { insertedBody, selectOne, wrapped } from '../schema/select.js'
 import type { Service } from '../schema/service.js'
 import { isObject } from '../schema/values.js'
 import { checkCapacity } from '../tree/check-capacity.js'
@@ -43,17 +43,17 @@ import { objectAnswer, objectRoutes } from './object-routes.js'
 import { loadBalancerStatistics } from './statistics.js'
 import { statusTrees } from './status-tree.js'
 
-const bodyOfCreate = wrappedBodyWithLists(loadBalancer.singular, loadBalancerCreateSchema)
-const bodyOfUpdate = wrappedBody(loadBalancer.singular, updateSchema(loadBalancer))
-const bodyOfReset = wrappedBody(loadBalancer.singular, resetSchema)
-const BODY_OF_INSERTED = trusted(bodyOfInserted(loadBalancer))
+const createBody = wrappedBodyWithLists(loadBalancer.singular, loadBalancerCreateSchema)
+const updateBody = wrappedBody(loadBalancer.singular, updateSchema(loadBalancer))
+const resetBody = wrappedBody(loadBalancer.singular, resetSchema)
+const INSERTED_BODY = trusted(insertedBody(loadBalancer))
 
 export const loadBalancerRoutes = [
   ...objectRoutes(loadBalancer, {
     path: '/lbaas/loadbalancers',
     rights: { read: 'read', write: 'write' },
-    create: { request: bodyOfCreate, handle: create },
-    update: { request: bodyOfUpdate, handle: update },
+    create: { request: createBody, handle: create },
+    update: { request: updateBody, handle: update },
     remove: { handle: remove, parameters: [flag('cascade', 'Whether all that hangs below it goes as well.')] },
   }),
   loadBalancerStatistics,
@@ -69,7 +69,7 @@ export const loadBalancerRoutes = [
   }),
 ]
 
-async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create(service: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   const { caller, queryString } = call
   const { database, network, config } = service
   parseArguments(queryString)
@@ -117,7 +117,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
                counted AS (INSERT INTO quota (project_id) VALUES (${projectId}) ON CONFLICT DO NOTHING)
           INSERT INTO load_balancer AS o ${prepared(insertion([columns]))}
           RETURNING pg_notify(${WAKE_CHANNEL}, o.id::text), ${storedLimits(sql`o.project_id`)} AS stored,
-                    ${BODY_OF_INSERTED} AS body`,
+                    ${INSERTED_BODY} AS body`,
       )
       const limits = effectiveLimits(inserted.stored, config.quota)
       const above = { id, project_id: projectId, generation: 1, limits }
@@ -152,14 +152,14 @@ function projectOf({ project_id, tenant_id }: LoadBalancerBody, own: string | nu
   return projectId
 }
 
-async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update(service: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, network, providers } = service
   parseArguments(queryString)
   const body = await call.json()
   const given = isObject(body) && isObject(body.loadbalancer) ? body.loadbalancer : {}
   if (Object.hasOwn(given, 'provisioning_status')) {
-    await call.read(bodyOfReset)
+    await call.read(resetBody)
     const found = await findObject(database, loadBalancer, params.id ?? '')
     authorise(caller, 'admin', found.project_id)
     return objectAnswer(
@@ -195,7 +195,7 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
 async function remove({ database }: Service, call: Call, right: Right) {
   const { caller, params, queryString } = call
   const args = parseArguments(queryString, ['cascade'])
-  const cascade = args.has('cascade') && booleanOf('cascade', args.get('cascade') ?? '')
+  const cascade = args.has('cascade') && parseBoolean('cascade', args.get('cascade') ?? '')
   const found = await findObject(database, loadBalancer, params.id ?? '')
   authorise(caller, right, found.project_id)
   if (isBeingDeleted(found)) return { status: 204 }

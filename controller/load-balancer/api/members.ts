@@ -23,7 +23,7 @@ import { missing, missingParent } from '../schema/faults.js'
 import { type Found, findObject, isBeingDeleted, lookUp } from '../schema/find.js'
 import { listOf, readBody, wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
 import { listPage } from '../schema/list.js'
-import { booleanOf, parseArguments, parseListQuery, parseShowQuery } from '../schema/list-query.js'
+import { parseArguments, parseBoolean, parseListQuery, parseShowQuery } from '../schema/list-query.js'
 import { columnNames, columnsOf, createSchema, updateSchema } from '../schema/resource.js'
 import { authorise, type Right } from '../schema/rights.js'
 import { selectObject, selectOne } from '../schema/select.js'
@@ -35,9 +35,9 @@ import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } 
 import { type Call, route } from './dialect.js'
 import { objectAnswer, objectRoutes, pageAnswer } from './object-routes.js'
 
-const bodyOfCreate = wrappedBody(member.singular, createSchema(member))
-const bodyOfUpdate = wrappedBody(member.singular, updateSchema(member))
-const bodyOfBatch = wrappedBodyWithLists(member.plural, listOf(createSchema(member)))
+const createBody = wrappedBody(member.singular, createSchema(member))
+const updateBody = wrappedBody(member.singular, updateSchema(member))
+const batchBody = wrappedBodyWithLists(member.plural, listOf(createSchema(member)))
 
 export const memberRoutes = [
   ...objectRoutes(member, {
@@ -45,8 +45,8 @@ export const memberRoutes = [
     rights: { list: 'read members', read: 'read', write: 'write' },
     list,
     show,
-    create: { request: bodyOfCreate, handle: create },
-    update: { request: bodyOfUpdate, handle: update },
+    create: { request: createBody, handle: create },
+    update: { request: updateBody, handle: update },
     remove: { handle: remove },
   }),
   route({
@@ -54,15 +54,15 @@ export const memberRoutes = [
     path: '/lbaas/pools/:pool/members',
     group: 'members',
     right: 'write',
-    summary: 'Replace all members of a pool; address and port tell which is which',
+    summary: 'Replace all members of a pool; address and port identify a member',
     status: 202,
     requestForm: objectOf({ members: { type: 'array', items: ref('member_create') } }),
-    parameters: [flag('additive_only', 'Whether members that are not named stay.')],
+    parameters: [flag('additive_only', 'Whether to keep members that the body does not contain.')],
     handle: replaceAll,
   }),
 ]
 
-/** The members' own project is the pool's, so the pool is looked up only when it has no member to show. */
+/** Members have the project of their pool, so the pool is looked up only if the page has no members. */
 async function list({ database, config }: Service, { caller, params, queryString, url }: Call, right: Right) {
   const query = parseListQuery(member, queryString, config)
   const poolId = canonicalUuid(params.pool)
@@ -87,7 +87,7 @@ async function show({ database, config }: Service, { caller, params, queryString
   return objectAnswer(200, member, object)
 }
 
-async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create(service: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, network, providers, config } = service
   parseArguments(queryString)
@@ -117,7 +117,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   return objectAnswer(201, member, object)
 }
 
-async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update(service: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, providers } = service
   parseArguments(queryString)
@@ -166,7 +166,7 @@ async function replaceAll(service: Service, call: Call, right: Right) {
   const { caller, params, queryString } = call
   const { database, network, providers } = service
   const args = parseArguments(queryString, ['additive_only'])
-  const additiveOnly = args.has('additive_only') && booleanOf('additive_only', args.get('additive_only') ?? '')
+  const additiveOnly = args.has('additive_only') && parseBoolean('additive_only', args.get('additive_only') ?? '')
   const desired = await readBatch(await call.json())
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
@@ -202,9 +202,9 @@ async function replaceAll(service: Service, call: Call, right: Right) {
   return { status: 202 }
 }
 
-/** `{"members": [...]}` or the bare list. */
+/** Parses `{"members": [...]}` or the bare list. */
 async function readBatch(body: unknown): Promise<RequestedMember[]> {
-  const values = await readBody(bodyOfBatch, Array.isArray(body) ? { members: body } : body)
+  const values = await readBody(batchBody, Array.isArray(body) ? { members: body } : body)
   const raw: unknown[] = Array.isArray(body) ? body : isObject(body) && Array.isArray(body.members) ? body.members : []
   return values.map((value, index) => {
     const element = raw[index]
@@ -213,7 +213,7 @@ async function readBatch(body: unknown): Promise<RequestedMember[]> {
   })
 }
 
-/** A few statements, whatever the size of the batch. */
+/** Uses a few statements, regardless of the size of the batch. */
 async function storeBatch(
   trx: Transaction,
   changed: ChangedLoadBalancer,
@@ -235,29 +235,31 @@ async function storeBatch(
   await storeMembers(
     trx,
     changed,
-    create.map((made, index) => ({ poolId, member: made, serverNumber: firstNumber + index, monitored })),
+    create.map((newMember, index) => ({ poolId, member: newMember, serverNumber: firstNumber + index, monitored })),
     remove.length,
   )
   if (remove.length > 0) await markDeleted(trx, changed, member, remove)
   if (update.length > 0) await updateMany(trx, changed, update)
 }
 
-/** What a batch leaves out goes back to its default, but for these, which stay. */
-const KEPT: ReadonlySet<string> = new Set(['name', 'subnet_id', 'tags'])
-/** They tell which member is meant. */
+/** Attributes that keep their value if a batch omits them; all others return to their defaults. */
+const PRESERVED: ReadonlySet<string> = new Set(['name', 'subnet_id', 'tags'])
+/** Attributes that identify a member. */
 const IDENTIFYING: ReadonlySet<string> = new Set(['address', 'protocol_port'])
 
 const UPDATED_COLUMNS = columnNames({ ...member, parent: null }).filter(name => !IDENTIFYING.has(name))
 
 const UPDATED = trusted(
   UPDATED_COLUMNS.map(name =>
-    KEPT.has(name) ? `${name} = coalesce(w.${name}, o.${name})` : `${name} = w.${name}`,
+    PRESERVED.has(name) ? `${name} = coalesce(w.${name}, o.${name})` : `${name} = w.${name}`,
   ).join(', '),
 )
 
 async function updateMany(trx: Transaction, changed: ChangedLoadBalancer, updates: BatchPlan['update']) {
   const rows = updates.map(({ id, desired: { values, given } }) => {
-    const columns = Object.entries(columnsOf(member, values)).filter(([name]) => !KEPT.has(name) || given.has(name))
+    const columns = Object.entries(columnsOf(member, values)).filter(
+      ([name]) => !PRESERVED.has(name) || given.has(name),
+    )
     return { id, ...Object.fromEntries(columns) }
   })
   await execute(
@@ -268,14 +270,14 @@ async function updateMany(trx: Transaction, changed: ChangedLoadBalancer, update
   )
 }
 
-/** @throws RoutingFault 404, as the pool is part of the path */
+/** @throws RoutingFault 404, because the pool is part of the path */
 async function findPool(database: Service['database'], id: string): Promise<Found<{ protocol: string }>> {
   const found = await lookUp<{ protocol: string }>(database, pool, id)
   if (found === undefined) throw missingParent('Pool', id)
   return found
 }
 
-/** @throws ApiError 404 also when the member is in another pool */
+/** @throws ApiError 404, also for a member of another pool */
 async function findMember(database: Service['database'], params: Call['params']): Promise<Found<{ pool_id: string }>> {
   const found: Found<{ pool_id: string }> = await findObject(database, member, params.id ?? '')
   if (found.pool_id !== canonicalUuid(params.pool)) throw missing(member.label, params.id ?? '')

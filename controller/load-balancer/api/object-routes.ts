@@ -16,10 +16,10 @@ import { type Handler, type LoadBalancerRoute, route } from './dialect.js'
 export type Action<Body> = { request: z.ZodType<Body>; handle: Handler<Body> }
 
 export type ObjectRoutes<Create, Update> = {
-  /** Of the collection; its last segment is the heading in the description. */
+  /** Path of the collection. Its last segment is the heading in the API description. */
   path: string
   rights: { list?: Right; read: Right; write: Right }
-  /** The usual ones when they are not given. */
+  /** Default: the standard handlers. */
   list?: Handler
   show?: Handler
   create?: Action<Create>
@@ -27,15 +27,15 @@ export type ObjectRoutes<Create, Update> = {
   remove: { handle: Handler; parameters?: readonly Parameter[] }
 }
 
-/** The routes by which objects of one kind are listed, made, shown, changed and deleted. */
+/** Routes that list, create, show, update and delete objects of a resource. */
 export function objectRoutes<Create, Update>(
   resource: Resource,
   { path, rights, list, show, create, update, remove }: ObjectRoutes<Create, Update>,
 ): LoadBalancerRoute[] {
   const { singular, key } = resource
   const { read, write } = rights
-  const group = groupOf(path)
-  const name = nameOf(resource)
+  const group = lastSegment(path)
+  const name = nameWithArticle(resource)
   const collection = { path, group } as const
   const item = { path: `${path}/:${key.column}`, group } as const
   const one = objectOf({ [singular]: ref(singular) })
@@ -46,7 +46,7 @@ export function objectRoutes<Create, Update>(
       ? []
       : [
           route({
-            ...{ ...collection, method: 'POST', right: write, summary: `Make ${name}`, status: 201 },
+            ...{ ...collection, method: 'POST', right: write, summary: `Create ${name}`, status: 201 },
             ...{ ...create, requestForm: form('create'), answer: one, parameters: [IDEMPOTENCY_KEY] },
           }),
         ]),
@@ -58,7 +58,12 @@ export function objectRoutes<Create, Update>(
       ? []
       : [
           route({
-            ...{ ...item, method: 'PUT', right: write, summary: `Change ${name}; only what is given changes` },
+            ...{
+              ...item,
+              method: 'PUT',
+              right: write,
+              summary: `Update ${name}; omitted attributes keep their values`,
+            },
             ...{ ...update, status: 200, requestForm: form('update'), answer: one },
           }),
         ]),
@@ -66,7 +71,7 @@ export function objectRoutes<Create, Update>(
   ]
 }
 
-/** The list of all objects of one kind. */
+/** Route that lists the objects of a resource. */
 export function listRoute(
   resource: Resource,
   path: string,
@@ -75,22 +80,22 @@ export function listRoute(
 ): LoadBalancerRoute {
   const { singular, plural, links } = resource
   return route({
-    ...{ method: 'GET', path, group: groupOf(path), right, status: 200, handle },
+    ...{ method: 'GET', path, group: lastSegment(path), right, status: 200, handle },
     summary: `List ${plural.replaceAll('_', ' ')}`,
     parameters: listParameters(resource),
     answer: objectOf({ [plural]: { type: 'array', items: ref(singular) }, [links]: ref('links') }),
   })
 }
 
-const groupOf = (path: string): string => path.split('/').at(-1) ?? ''
+const lastSegment = (path: string): string => path.split('/').at(-1) ?? ''
 
 /** `a health monitor`, `an L7 policy`. */
-function nameOf({ label }: Resource): string {
+function nameWithArticle({ label }: Resource): string {
   const words = label.split(' ').map(word => (word === 'L7' ? word : word.toLowerCase()))
   return `${/^[aeiouL]/.test(words[0] ?? '') ? 'an' : 'a'} ${words.join(' ')}`
 }
 
-/** The list of a resource: of what belongs to projects the caller's own, or all for those who may read everywhere. */
+/** Lists a resource: objects of the caller's project, or all objects if the caller may read every project. */
 function listHandler(resource: Resource): Handler {
   return async ({ database, config }, { caller, queryString, url }, right) => {
     const query = parseListQuery(resource, queryString, config)
@@ -99,7 +104,7 @@ function listHandler(resource: Resource): Handler {
   }
 }
 
-/** @throws ApiError 403 when the caller may list no project, or not the one it names */
+/** @throws ApiError 403 when the caller may not list the requested project, or any */
 function projectScope(resource: Resource, caller: Caller, right: Right, named: string | null): Fragment {
   if (isAllowed(caller, right, null)) return sql`true`
   const own = caller.project?.id ?? null
@@ -118,7 +123,7 @@ export function pageAnswer(resource: Resource, page: Page): Answer {
   return { status: 200, json }
 }
 
-/** One object; the request's only argument may be `fields`. */
+/** Shows one object. `fields` is the only argument. */
 function showHandler(resource: Resource): Handler {
   return async ({ database, config }, { caller, params, queryString }, right) => {
     const fields = parseShowQuery(queryString, config)

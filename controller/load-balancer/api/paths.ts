@@ -1,9 +1,9 @@
 /**
- * The one path that stands for all spellings of it: `/v2`, `/v2.0` or no version, with or without `lbaas` after a version, a `.json`
- * suffix, a slash at the end.
+ * Canonical form of a path. Variants have `/v2`, `/v2.0` or no version, with or without `lbaas` after a
+ * version, a `.json` suffix, or trailing slashes.
  */
 export function canonicalPath(path: string): string {
-  const bare = withoutLastSlashes(path).replace(/\.json$/, '')
+  const bare = withoutTrailingSlashes(path).replace(/\.json$/, '')
   if (bare === '') return '/'
   const [, version, rest = ''] = /^\/(v2|v2\.0)(\/.*)?$/.exec(bare) ?? []
   if (version === undefined) return bare
@@ -12,8 +12,8 @@ export function canonicalPath(path: string): string {
 }
 
 /**
- * A path without the prefix under which the API is mounted, or null when it does not begin with it.
- * @param prefix without a slash at its end
+ * Removes the prefix under which the API is mounted; null if the path does not start with it.
+ * @param prefix without a trailing slash
  */
 export function withoutPrefix(path: string, prefix: string): string | null {
   if (!path.startsWith(prefix)) return null
@@ -21,12 +21,15 @@ export function withoutPrefix(path: string, prefix: string): string | null {
   return rest === '' ? '/' : rest.startsWith('/') ? rest : null
 }
 
-/** Without a pattern, which would take quadratic time on a path of thousands of slashes, asked for before any token is looked at. */
-function withoutLastSlashes(path: string): string {
+/**
+ * Uses no regular expression, which would take quadratic time for a path with thousands of slashes. This code
+ * runs before the token is checked.
+ */
+function withoutTrailingSlashes(path: string): string {
   let end = path.length
   while (path[end - 1] === '/') end--
   return path.slice(0, end)
 }
 
-/** `/v2` and what else names the version rather than a collection. */
+/** Canonical path of the version itself. */
 export const VERSION_NODE = '/v2'

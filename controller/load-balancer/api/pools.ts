@@ -29,21 +29,21 @@ import { apiCaller, type Call } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { poolStatistics } from './statistics.js'
 
-const bodyOfCreate = wrappedBodyWithLists(pool.singular, poolCreateSchema)
-const bodyOfUpdate = wrappedBody(pool.singular, updateSchema(pool))
+const createBody = wrappedBodyWithLists(pool.singular, poolCreateSchema)
+const updateBody = wrappedBody(pool.singular, updateSchema(pool))
 
 export const poolRoutes = [
   ...objectRoutes(pool, {
     path: '/lbaas/pools',
     rights: { read: 'read', write: 'write' },
-    create: { request: bodyOfCreate, handle: create },
-    update: { request: bodyOfUpdate, handle: update },
+    create: { request: createBody, handle: create },
+    update: { request: updateBody, handle: update },
     remove: { handle: remove },
   }),
   poolStatistics,
 ]
 
-async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create(service: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   const { caller, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
@@ -58,7 +58,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
       : await findReferenced(database, listener, listenerId ?? '', caller, right)
   const planned = planPool(values, config)
   const objects = { pools: [planned], listeners: [] }
-  // Before anything costly: what cannot be carried out need not be looked up.
+  // Cheap checks first: unsupported objects need no look-ups.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
   await checkReferences(service, apiCaller(call), objects)
   const object = await changeLoadBalancer(
@@ -89,7 +89,7 @@ async function create(service: Service, call: Call<z.output<typeof bodyOfCreate>
   return objectAnswer(201, pool, object)
 }
 
-async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update(service: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   const { caller, params, queryString } = call
   const { database, providers, config } = service
   parseArguments(queryString)
@@ -125,7 +125,10 @@ async function update(service: Service, call: Call<z.output<typeof bodyOfUpdate>
   return objectAnswer(200, pool, object)
 }
 
-/** Listeners stop using the pool at once, so that they can be given another one; its members and monitor go with it. */
+/**
+ * Detaches listeners at once, so that they can get another pool. Also deletes the pool's members and health
+ * monitor.
+ */
 async function remove(service: Service, call: Call, right: Right) {
   const { caller, params, queryString } = call
   const { database } = service

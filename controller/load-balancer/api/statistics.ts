@@ -17,8 +17,8 @@ import { type Call, route } from './dialect.js'
 const COUNTERS = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors'] as const
 
 /**
- * Totals since the listeners or pools were made, whichever amphorae carried them; connections that are open now count only on amphorae
- * that are in service.
+ * Totals since the listeners or pools were created, across all amphorae. Active connections count only amphorae
+ * in service.
  */
 const TOTALS = `json_build_object(${[
   ...COUNTERS.map(counter => `'${counter}', coalesce(sum(s.base_${counter} + s.${counter}), 0)::bigint`),
@@ -35,10 +35,10 @@ const LOAD_BALANCER = `SELECT o.project_id,
 const LISTENER = `SELECT o.project_id, ${totalsOf('listener_statistics', 's.listener_id = o.id')} AS json
   FROM listener o WHERE o.id = `
 
-/** What went to a pool by way of all listeners that use it, or did. */
+/** Traffic of a pool through all current and former listeners. */
 const POOL = `SELECT o.project_id, ${totalsOf('pool_statistics', 's.pool_id = o.id')} AS json FROM pool o WHERE o.id = `
 
-/** One row per listener; none when nothing was counted yet. */
+/** One entry per listener; no row before the first report. */
 const AMPHORA = `SELECT lb.project_id, json_agg(json_build_object(
     'id', o.id, 'listener_id', l.id, 'loadbalancer_id', l.load_balancer_id, 'active_connections', s.active_connections,
     ${COUNTERS.map(counter => `'${counter}', s.base_${counter} + s.${counter}`).join(', ')}) ORDER BY l.created_at, l.id)::text AS json
@@ -54,7 +54,7 @@ const totalsRoute = (group: string, { label }: Resource, select: string) =>
     path: `/lbaas/${group}/:id/stats`,
     group,
     right: 'read',
-    summary: `Traffic counters of a ${label.toLowerCase()}`,
+    summary: `Show the traffic counters of a ${label.toLowerCase()}`,
     status: 200,
     answer: objectOf({ stats: ref('statistics') }),
     handle: (service, call, right) => answer(service, call, right, { label, select, key: 'stats' }),
@@ -64,24 +64,23 @@ export const loadBalancerStatistics = totalsRoute('loadbalancers', loadBalancer,
 export const listenerStatistics = totalsRoute('listeners', listener, LISTENER)
 export const poolStatistics = totalsRoute('pools', pool, POOL)
 
-/** A list with an entry per listener. */
 export const amphoraStatistics = route({
   method: 'GET',
   path: '/octavia/amphorae/:id/stats',
   group: 'amphorae',
   right: 'admin',
-  summary: 'Traffic counters of an amphora, one entry for each listener',
+  summary: 'Show the traffic counters of an amphora, one entry per listener',
   status: 200,
   answer: objectOf({ amphora_stats: { type: 'array', items: { type: 'object' } } }),
   handle: async (service, call, right) => {
-    // Who may not see amphorae does not learn either which of them have counted anything.
+    // Checked first, so that callers without the right cannot learn which amphorae have statistics.
     authorise(call.caller, right, null)
-    const asked = { label: amphora.label, select: AMPHORA, key: 'amphora_stats', group: ' GROUP BY lb.project_id' }
-    return answer(service, call, right, asked)
+    const query = { label: amphora.label, select: AMPHORA, key: 'amphora_stats', group: ' GROUP BY lb.project_id' }
+    return answer(service, call, right, query)
   },
 })
 
-/** @throws ApiError 403, and 404 when `select` gives no row */
+/** @throws ApiError 403, or 404 when `select` returns no row */
 async function answer(
   { database }: Service,
   { caller, params, queryString }: Call,

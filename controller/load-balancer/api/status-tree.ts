@@ -11,7 +11,7 @@ import { childStatus, loadBalancerStatus, switchOperatingStatus } from '../schem
 import { canonicalUuid } from '../schema/values.js'
 import { type Call, route } from './dialect.js'
 
-/** A list of JSON objects below one load balancer, in the order in which they were made unless another is given. */
+/** SQL of a list of JSON objects below a load balancer, by default in order of creation. */
 const list = (keys: string, from: string, alias: string, order = `${alias}.created_at, ${alias}.id`): string =>
   `(SELECT coalesce(json_agg(json_build_object('id', ${alias}.id, 'name', ${alias}.name,
       'provisioning_status', ${childStatus(alias)}, ${keys}) ORDER BY ${order}), '[]'::json)
@@ -25,7 +25,7 @@ const MONITOR = `(SELECT json_build_object('id', h.id, 'name', h.name, 'type', h
     'operating_status', ${switchOperatingStatus('h')})
   FROM health_monitor h WHERE h.pool_id = p.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
 
-/** The default pool first, then those of policies by their position. */
+/** The default pool first, then the pools of L7 policies by position. */
 const POOLS = `${list(
   `${operating('p')}, 'health_monitor', ${MONITOR}, 'members', ${MEMBERS}`,
   `pool p JOIN (SELECT pool_id, min(rank) AS rank
@@ -43,21 +43,21 @@ const STATUSES = `SELECT lb.project_id, json_build_object('statuses', json_build
     'id', lb.id, 'name', lb.name, ${operating('lb')}, 'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}))
   )::text AS json FROM load_balancer lb WHERE lb.id = `
 
-/** Clients ask for it by either name. */
+/** Clients use either name. */
 export const statusTrees = ['status', 'statuses'].map(name =>
   route({
     method: 'GET',
     path: `/lbaas/loadbalancers/:id/${name}`,
     group: 'loadbalancers',
     right: 'read',
-    summary: 'Statuses of a load balancer and of all below it, as one picture',
+    summary: 'Show the statuses of a load balancer and everything below it',
     status: 200,
     answer: objectOf({ statuses: objectOf({ loadbalancer: { type: 'object' } }) }),
     handle: showStatuses,
   }),
 )
 
-/** The statuses of a load balancer and of all that its listeners reach, as one snapshot: one statement. */
+/** Shows the statuses of a load balancer and everything that its listeners use, as one snapshot in one statement. */
 async function showStatuses({ database }: Service, { caller, params, queryString }: Call, right: Right) {
   parseArguments(queryString)
   const id = params.id ?? ''

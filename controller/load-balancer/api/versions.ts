@@ -3,7 +3,7 @@ import { objectOf } from '../../api/schema.js'
 import { openRoute, plainRoute } from './dialect.js'
 import { VERSION_NODE } from './paths.js'
 
-/** Minor versions of the API and when each came: clients pick features by the newest one. */
+/** Dates of the minor versions. Clients choose features by the newest version. */
 const UPDATES = [
   '2016-12-11T00:00:00Z',
   '2018-04-20T00:00:00Z',
@@ -41,7 +41,7 @@ const UPDATES = [
 /** Id of the newest minor version. */
 export const NEWEST_VERSION = `v2.${UPDATES.length - 1}`
 
-/** @param base URL of the root as the client reaches it, without a slash at its end */
+/** @param base URL of the root as the client reaches it, without a trailing slash */
 const versionDocument = (base: string) => ({
   versions: UPDATES.map((updated, minor) => ({
     id: `v2.${minor}`,
@@ -54,13 +54,13 @@ const versionDocument = (base: string) => ({
 export const versionRoutes = [
   openRoute({
     ...{ method: 'GET', path: '/', group: 'service', status: 200 },
-    summary: 'The versions of the API',
+    summary: 'List the API versions',
     answer: objectOf({ versions: { type: 'array', items: { type: 'object' } } }),
     handle: async (_service, { base }) => jsonAnswer(200, versionDocument(base)),
   }),
   plainRoute({
     ...{ method: 'GET', path: VERSION_NODE, group: 'service', right: 'any token', status: 200 },
-    summary: 'Name of the version',
+    summary: 'Show the name of the version',
     answer: { type: 'string', const: 'v2' },
     handle: async () => jsonAnswer(200, 'v2'),
   }),

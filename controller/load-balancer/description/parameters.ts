@@ -14,27 +14,27 @@ const list = (name: string, description: string): Parameter => ({
   explode: false,
 })
 
-/** Parameters that many routes have, by the names under which routes refer to them. */
+/** Parameters that routes share, by the names in their references. */
 export const SHARED_PARAMETERS: Readonly<Record<string, Parameter>> = {
-  fields: list('fields', 'Only these keys of each object.'),
-  sort: list('sort', 'Keys to sort by, each with :asc or :desc or nothing.'),
-  sort_key: list('sort_key', 'The same without directions.'),
-  sort_dir: list('sort_dir', 'Directions for sort_key: asc or desc.'),
-  limit: parameter('limit', 'Most objects on the page.', { type: 'integer' }),
-  marker: parameter('marker', 'The last object of the page before.', { type: 'string' }),
-  page_reverse: parameter('page_reverse', 'Whether the page before the marker is desired.', {
+  fields: list('fields', 'Keys to return of each object.'),
+  sort: list('sort', 'Keys to sort by, each optionally with :asc or :desc.'),
+  sort_key: list('sort_key', 'Keys to sort by, without directions.'),
+  sort_dir: list('sort_dir', 'Directions of sort_key: asc or desc.'),
+  limit: parameter('limit', 'Maximum number of objects on the page.', { type: 'integer' }),
+  marker: parameter('marker', 'Last object of the previous page.', { type: 'string' }),
+  page_reverse: parameter('page_reverse', 'Whether to return the page before the marker.', {
     type: 'boolean',
     default: false,
   }),
-  tags: list('tags', 'Only objects that have all of these tags.'),
-  'tags-any': list('tags-any', 'Only objects that have at least one of these tags.'),
-  'not-tags': list('not-tags', 'Only objects that do not have all of these tags.'),
-  'not-tags-any': list('not-tags-any', 'Only objects that have none of these tags.'),
+  tags: list('tags', 'Only objects with all of these tags.'),
+  'tags-any': list('tags-any', 'Only objects with at least one of these tags.'),
+  'not-tags': list('not-tags', 'Only objects that lack at least one of these tags.'),
+  'not-tags-any': list('not-tags-any', 'Only objects with none of these tags.'),
   idempotency_key: {
     name: 'Idempotency-Key',
     in: 'header',
     description:
-      'Any word, new for each request: the same request with the same key within a day is carried out only once and answered alike.',
+      'A word that is new for each request. A repeat of the request with the same key within a day gets the first response and has no further effect.',
     schema: { type: 'string', minLength: 1, maxLength: 255 },
   },
 }
@@ -48,7 +48,7 @@ const TAGS = ['tags', 'tags-any', 'not-tags', 'not-tags-any'].map(shared)
 export const FIELDS = shared('fields')
 export const IDEMPOTENCY_KEY = shared('idempotency_key')
 
-/** What a list can be asked for: filters, tags, order and pages. */
+/** Parameters of a list: filters, tags, sorting and pagination. */
 export const listParameters = (resource: Resource): (Parameter | Reference)[] => [
   ...filtersOf(resource),
   ...(resource.tagged ? TAGS : []),
@@ -56,10 +56,10 @@ export const listParameters = (resource: Resource): (Parameter | Reference)[] =>
 ]
 
 function filtersOf(resource: Resource): Parameter[] {
-  const own = Object.entries(resource.attributes).filter(
+  const attributes = Object.entries(resource.attributes).filter(
     ([name, attribute]) => attribute.filterable && attribute.kind !== 'json' && sqlOf(name, attribute) !== null,
   )
-  const names = new Set([...own.map(([name]) => name), ...Object.keys(resource.filters)])
+  const names = new Set([...attributes.map(([name]) => name), ...Object.keys(resource.filters)])
   return [...names].map(name => {
     const kind = resource.filters[name]?.kind ?? resource.attributes[name]?.kind
     const about = resource.filters[name]?.about ?? resource.attributes[name]?.about ?? ''
@@ -68,10 +68,10 @@ function filtersOf(resource: Resource): Parameter[] {
   })
 }
 
-/** An argument that is true or false, and false when it is not given. */
+/** A boolean parameter; defaults to false. */
 export const flag = (name: string, description: string): Parameter =>
   parameter(name, description, { type: 'boolean', default: false })
 
-/** An argument that lists compare with an attribute. */
+/** A parameter that filters by an attribute. */
 export const textFilter = (name: string): Parameter =>
-  parameter(name, `Only those with this ${name}.`, { type: 'string' })
+  parameter(name, `Only objects with this ${name}.`, { type: 'string' })

@@ -18,25 +18,25 @@ import { listenerCreateSchema, loadBalancerCreateSchema, policyCreateSchema, poo
 
 export type DescribedResource = { resource: Resource; create?: z.ZodType; update?: z.ZodType; about: string }
 
-/** Every kind of object of the API by the name of its collection in paths, with the schemas that read its bodies. */
+/** Every resource of the API by the name of its collection in paths, with the schemas of its bodies. */
 export const RESOURCES: Readonly<Record<string, DescribedResource>> = {
   loadbalancers: {
     resource: loadBalancer,
     create: loadBalancerCreateSchema,
     update: updateSchema(loadBalancer),
-    about: 'An address (VIP) and all that answers there. A create may carry the whole tree below it.',
+    about: 'A VIP with its listeners and pools. A create may contain the whole tree.',
   },
   listeners: {
     resource: listener,
     create: listenerCreateSchema,
     update: updateSchema(listener),
-    about: 'A port of a load balancer and what is done with the traffic there.',
+    about: 'A port of a load balancer, and how to handle its traffic.',
   },
   pools: {
     resource: pool,
     create: poolCreateSchema,
     update: updateSchema(pool),
-    about: 'Servers among which traffic is shared.',
+    about: 'A group of members that share traffic.',
   },
   members: {
     resource: member,
@@ -48,45 +48,45 @@ export const RESOURCES: Readonly<Record<string, DescribedResource>> = {
     resource: healthMonitor,
     create: createSchema(healthMonitor),
     update: updateSchema(healthMonitor),
-    about: 'How a pool finds out which of its members work.',
+    about: 'How a pool checks its members.',
   },
   l7policies: {
     resource: l7Policy,
     create: policyCreateSchema,
     update: updateSchema(l7Policy),
-    about: 'What a listener does with requests that match rules.',
+    about: 'What a listener does with requests that match the rules of the policy.',
   },
   rules: {
     resource: l7Rule,
     create: createSchema(l7Rule),
     update: updateSchema(l7Rule),
-    about: 'One comparison of an L7 policy.',
+    about: 'A condition of an L7 policy.',
   },
-  events: { resource: event, about: 'What was asked of a load balancer, by whom, and what became of it.' },
-  quotas: { resource: quota, about: 'How many objects of each kind a project may have.' },
+  events: { resource: event, about: 'The history of a load balancer: requests, their senders, and results.' },
+  quotas: { resource: quota, about: 'Maximum number of objects of each kind in a project.' },
   flavors: {
     resource: flavor,
     create: createSchema(flavor),
     update: updateSchema(flavor),
-    about: 'What load balancers can be asked to be like.',
+    about: 'A choice of capabilities for new load balancers.',
   },
   flavorprofiles: {
     resource: flavorProfile,
     create: createSchema(flavorProfile),
     update: updateSchema(flavorProfile),
-    about: 'What a flavor means to a provider.',
+    about: 'Provider settings of a flavor.',
   },
   availabilityzones: {
     resource: availabilityZone,
     create: createSchema(availabilityZone),
     update: updateSchema(availabilityZone),
-    about: 'Where load balancers can be asked to be; known by name.',
+    about: 'A choice of location for new load balancers, identified by name.',
   },
   availabilityzoneprofiles: {
     resource: availabilityZoneProfile,
     create: createSchema(availabilityZoneProfile),
     update: updateSchema(availabilityZoneProfile),
-    about: 'What an availability zone means to a provider.',
+    about: 'Provider settings of an availability zone.',
   },
-  amphorae: { resource: amphora, about: 'The machines that carry load balancers.' },
+  amphorae: { resource: amphora, about: 'The machines that run load balancers.' },
 }

@@ -29,7 +29,7 @@ const FAULT = objectOf(
   ['code', 'text'],
 )
 
-/** Forms of attributes that only answers have and whose kind does not say it all. */
+/** Schemas of response-only attributes whose kind is not specific enough. */
 const FORMS: Readonly<Record<string, Schema>> = {
   provisioning_status: {
     type: 'string',
@@ -54,7 +54,7 @@ const FORMS: Readonly<Record<string, Schema>> = {
 
 const ID_LIST: Schema = { type: 'array', items: objectOf({ id: described(KINDS.uuid, shared.id.about) }) }
 
-/** Attributes of answers that always have a value. */
+/** Response attributes that are never null. */
 const NEVER_NULL: ReadonlySet<string> = new Set([
   ...[
     'id',
@@ -69,7 +69,7 @@ const NEVER_NULL: ReadonlySet<string> = new Set([
   ],
 ])
 
-/** The form of one object in answers. */
+/** Schema of an object in responses. */
 export function answerSchema(resource: Resource): Schema {
   const shown = Object.entries(resource.attributes).filter(([name, attribute]) => sqlOf(name, attribute) !== null)
   const properties = shown.map(([name, attribute]) => [name, shownForm(name, attribute)] as const)
@@ -85,7 +85,7 @@ function shownForm(name: string, attribute: Attribute): Schema {
   return described(always || isList ? form : nullable(form), attribute.about)
 }
 
-/** Which resource the objects under a key of a body are. */
+/** Key of a body -> resource of the nested objects. */
 const NESTED: Readonly<Record<string, string>> = {
   listeners: 'listeners',
   pools: 'pools',
@@ -97,17 +97,17 @@ const NESTED: Readonly<Record<string, string>> = {
   rules: 'rules',
 }
 
-/** What they are, of those keys that only requests have. */
+/** Descriptions of keys that only requests have. */
 const NESTED_ALONE: Readonly<Record<string, string>> = {
-  default_pool: 'A new pool for the listener, or the name of one that the same request defines.',
+  default_pool: 'A new default pool, or the name of one that the same request defines.',
   redirect_pool: 'A new pool to redirect to, or the name of one that the same request defines.',
   healthmonitor: 'Health monitor of the pool.',
 }
 
 /**
- * The form of a request body, made from the very schema that reads it; what that leaves to functions (null, defaults) comes from the
- * attributes.
- * @param resources by the names of their collections, for the objects inside
+ * Schema of a request body, generated from the zod schema that parses it. Parts that zod implements as
+ * functions (null, defaults) come from the attributes.
+ * @param resources by the names of their collections, for nested objects
  */
 export function requestSchema(
   schema: z.ZodType,
@@ -144,7 +144,7 @@ function settableForm(form: Schema, attribute: Attribute, mode: 'create' | 'upda
   return mode === 'create' && !attribute.required ? { ...withNull, default: attribute.default } : withNull
 }
 
-/** The objects in lists and alternatives, each completed as one of its resource. */
+/** Completes the schemas of nested objects, also in lists and alternatives. */
 function withNested(
   form: Schema,
   resource: Resource,

@@ -2,25 +2,27 @@ import { derived, given, rendered, settable } from '../schema/attributes.js'
 import { childStatus, switchOperatingStatus, timestamp } from '../schema/status.js'
 import { boolean, tags, text } from '../schema/values.js'
 
-export const PROJECT = 'Project that it belongs to; on creation, the token’s own when not given.'
-export const TENANT = 'The same as project_id.'
+export const PROJECT = 'Project of the object; defaults to the project of the token.'
+export const TENANT = 'Alias of project_id.'
 export const PROVISIONING_STATUS =
-  'How far the last change is: PENDING_* until it is in effect, ERROR when it failed and is tried again.'
-export const OPERATING_STATUS = 'How it fares at the moment.'
+  'Status of the last change: PENDING_* until it is applied, ERROR if it failed and will be retried.'
+export const OPERATING_STATUS = 'Current operating status.'
 
-/** Attributes that several kinds of objects have. Each kind has them in an order of its own, which is that of its answers. */
+/** Attributes that several resources share. Each resource lists them in the order of its responses. */
 export const shared = {
-  id: derived('uuid', 'o.id', 'Identifier, given by the service.'),
-  name: settable(text(255), '', 'Name for people; need not be unique.'),
-  description: settable(text(255), '', 'Text for people.'),
-  adminStateUp: rendered(settable(boolean, true, 'False switches it off.', { null: { value: false } })),
-  tags: settable(tags, [], 'Free words to find objects by; an update replaces them all.', { null: 'keep' }),
-  createdAt: derived('time', timestamp('o.created_at'), 'When it was made (UTC).'),
-  updatedAt: derived('time', timestamp('o.updated_at'), 'When it was last changed (UTC); null until then.'),
+  id: derived('uuid', 'o.id', 'Identifier, set by the service.'),
+  name: settable(text(255), '', 'Human-readable name; need not be unique.'),
+  description: settable(text(255), '', 'Human-readable description.'),
+  adminStateUp: rendered(
+    settable(boolean, true, 'Administrative state; false disables the object.', { null: { value: false } }),
+  ),
+  tags: settable(tags, [], 'Tags for filtering; an update replaces all of them.', { null: 'keep' }),
+  createdAt: derived('time', timestamp('o.created_at'), 'Creation time (UTC).'),
+  updatedAt: derived('time', timestamp('o.updated_at'), 'Time of the last update (UTC); null before the first.'),
   projectId: given(text(36), null, PROJECT, { sql: 'o.project_id' }),
   tenantId: given(text(36), null, TENANT, { sql: 'o.project_id', filterable: false }),
   provisioningStatus: derived('text', childStatus('o'), PROVISIONING_STATUS),
   operatingStatus: derived('text', 'o.operating_status', OPERATING_STATUS),
-  /** Of objects that can only be switched on and off: they report nothing. */
+  /** For objects that report no status: it follows admin_state_up. */
   switchStatus: derived('text', switchOperatingStatus('o'), OPERATING_STATUS),
 }

@@ -1,34 +1,41 @@
 import { z } from 'zod'
 import { type Kind, MISSING, type Reading, type ValueType } from './values.js'
 
-/** Whether requests may carry an attribute: never, only on create, or on create and update. */
+/** When a request may set an attribute: never, on create only, or on create and update. */
 export type Input = 'none' | 'create' | 'create-and-update'
 
 /**
- * One attribute of a resource. This entry alone drives validation, default, database column, response key, filter, sort key, place in the
- * tree that providers render, and the description. `V` is its value after a create was read.
+ * One attribute of a resource. This entry alone drives validation, default, database column, response key,
+ * filter, sort key, place in the tree that providers render, and API description. `V` is the value that a
+ * parsed create body holds.
  */
 export type Attribute<V = unknown, I extends Input = Input> = {
-  /** What it is, in a line of the description. */
+  /** One line for the API description. */
   about: string
   kind: Kind
   input: I
   type: ValueType<V> | null
   required: boolean
-  /** The value when none, or null, is given. */
+  /** Value if none or null is given. */
   default: V | null
-  /** What an explicit null means: the default (as if not given on create, reset on update), a value of its own, or nothing on update. */
+  /**
+   * Meaning of an explicit null: the default (also on update), a specific value, or `keep`: an update leaves
+   * the stored value.
+   */
   null: 'default' | 'keep' | { value: V }
-  /** SQL of the response value; '' stands for the column of the same name, null keeps the attribute out of responses. */
+  /** SQL of the response value: '' for the column of the same name, null for attributes that responses omit. */
   sql: string | null
-  /** Whether its column of the same name is written from requests. */
+  /** Whether requests write the column of the same name. */
   stored: boolean
-  /** Whether rules of the resource give it a value where the request gives none: then its column is never null and has no default. */
+  /**
+   * Whether the resource's rules set a value that the request leaves out. Its column is then never null and has
+   * no default.
+   */
   completed: boolean
-  /** How the tree of a load balancer holds it; null when providers have no use for it. */
+  /** Form of the value in the load balancer tree; null if providers do not need it. */
   inTree: z.ZodType | null
   filterable: boolean
-  /** Left out of responses when it is null. */
+  /** Whether responses omit it when null. */
   omittedWhenNull: boolean
 }
 
@@ -47,7 +54,7 @@ const plain = {
   omittedWhenNull: false,
 } as const
 
-/** Stored, with a default, changeable. */
+/** Stored, with a default, mutable. */
 export function settable<T, D extends T | null>(
   type: ValueType<T>,
   byDefault: D,
@@ -65,7 +72,7 @@ export function settable<T, D extends T | null>(
   }
 }
 
-/** Stored, required, changeable, but not to null. */
+/** Stored, required, mutable, but never null. */
 export function settableRequired<T>(
   type: ValueType<T>,
   about: string,
@@ -98,7 +105,7 @@ export function fixedRequired<T>(type: ValueType<T>, about: string, options: Opt
   return { ...settableRequired(type, about, options), input: 'create' }
 }
 
-/** Accepted on create, but not stored under its own name: parents, synonyms. In responses only when it has SQL. */
+/** Accepted on create, but not stored under its own name: parents, synonyms. Responses show it only if it has SQL. */
 export function given<T, D extends T | null>(
   type: ValueType<T>,
   byDefault: D,
@@ -112,7 +119,7 @@ export function givenRequired<T>(type: ValueType<T>, about: string, options: Opt
   return { ...fixedRequired(type, about, { sql: null, ...options }), stored: false }
 }
 
-/** Only in responses. */
+/** In responses only. */
 export function derived(
   kind: Kind,
   sql: string,
@@ -122,7 +129,7 @@ export function derived(
   return { ...plain, about, kind, type: null, input: 'none', default: null, stored: false, sql, ...options }
 }
 
-/** The same attribute, to which rules of the resource give a value where the request gives none. */
+/** The same attribute, with a value set by the resource's rules if the request gives none. */
 export const completed = <V, I extends Input>(attribute: Attribute<V, I>): Completed<V, I> => ({
   ...attribute,
   completed: true,
@@ -130,12 +137,12 @@ export const completed = <V, I extends Input>(attribute: Attribute<V, I>): Compl
 
 type Completed<V, I extends Input> = Attribute<V, I> & { completed: true }
 
-/** An attribute that the tree holds, as a `T`, under its name in camel case. */
+/** An attribute that the tree holds as a `T`, under its name in camel case. */
 export type Rendered<T, A extends Attribute = Attribute> = Omit<A, 'inTree'> & { inTree: z.ZodType<T> }
 
 /**
- * The same attribute, in the tree that providers render.
- * @param form reads the JSON of its column, when the tree holds it in another form than it is stored
+ * The same attribute, included in the tree that providers render.
+ * @param form parses the JSON of its column, if the tree holds it in a different form
  */
 export function rendered<V, I extends Input>(attribute: Completed<V, I>): Rendered<NonNullable<V>, Completed<V, I>>
 export function rendered<V, I extends Input>(attribute: Attribute<V, I>): Rendered<V, Attribute<V, I>>
@@ -153,7 +160,7 @@ export function rendered(attribute: Attribute, form?: z.ZodType): Rendered<unkno
 export const isNullable = ({ required, completed, default: byDefault }: Attribute): boolean =>
   !required && !completed && byDefault === null
 
-/** What a valid create body holds, defaults filled in. */
+/** A valid create body with defaults filled in. */
 export type Created<A extends Attributes> = {
   [K in keyof A as A[K] extends Attribute<infer _, infer I>
     ? I extends 'none'
@@ -162,7 +169,7 @@ export type Created<A extends Attributes> = {
     : never]: A[K] extends Attribute<infer V, infer _> ? V : never
 }
 
-/** What a valid update body holds: only what was given, nulls resolved. */
+/** A valid update body: only the given attributes, with nulls resolved. */
 export type Updated<A extends Attributes> = {
   [K in keyof A as A[K] extends Attribute<infer _, infer I>
     ? I extends 'create-and-update'
@@ -171,7 +178,7 @@ export type Updated<A extends Attributes> = {
     : never]?: A[K] extends Attribute<infer V, infer _> ? V : never
 }
 
-/** The zod shape of a create body, for use in other shapes too; `except` names what a parent gives. */
+/** Zod shape of a create body, also for nested objects. `except` lists attributes that the parent sets. */
 export function createShape<A extends Attributes>(
   attributes: A,
   except: readonly (keyof A)[] = [],
@@ -203,10 +210,10 @@ function onUpdate(attribute: Attribute): z.ZodType {
   return reader(attribute, typeof attribute.null === 'object' ? attribute.null.value : attribute.default).optional()
 }
 
-/** @param whenNull given: what null means; not given: null is refused */
+/** @param whenNull the value that null stands for; without it, null is invalid */
 function reader(attribute: Attribute, ...whenNull: [] | [unknown]) {
   const type = attribute.type
-  if (type === null) throw new Error('An attribute that requests may carry needs a type')
+  if (type === null) throw new Error('An attribute that requests may set needs a type')
   return z
     .unknown()
     .transform((value, context): unknown => {

@@ -9,7 +9,7 @@ import { authorise, isAllowed, type Right } from './rights.js'
 import { childStatus, loadBalancerStatus } from './status.js'
 import { canonicalUuid } from './values.js'
 
-/** A row as a write first sees it, before it holds the load balancer. */
+/** A row as a write reads it before it locks the load balancer. */
 export type Found<Columns = unknown> = Columns & {
   id: string
   project_id: string
@@ -20,8 +20,8 @@ export type Found<Columns = unknown> = Columns & {
 }
 
 /**
- * Looks up the object that a request names, whoever owns it.
- * @param id as the client wrote it
+ * Looks up the object that a request names, in any project.
+ * @param id as the client sent it
  */
 export async function lookUp<Columns = unknown>(
   database: Knex,
@@ -33,18 +33,18 @@ export async function lookUp<Columns = unknown>(
   const columns = columnNames(resource)
     .map(name => `o.${name}`)
     .join(', ')
-  const above =
+  const parent =
     resource.table === 'load_balancer'
       ? `o.id AS load_balancer_id, o.provider, ${loadBalancerStatus('o')} AS provisioning_status`
       : `o.load_balancer_id, lb.provider, ${childStatus('o')} AS provisioning_status`
   return maybeOne(
     database,
     sql<Found<Columns>>`
-      SELECT ${trusted(`o.id, o.project_id, o.change, ${above}, ${columns} FROM ${resource.source}`)} WHERE o.id = ${uuid}`,
+      SELECT ${trusted(`o.id, o.project_id, o.change, ${parent}, ${columns} FROM ${resource.source}`)} WHERE o.id = ${uuid}`,
   )
 }
 
-/** The same, for an object that must be there. @throws ApiError 404 */
+/** The same, for an object that must exist. @throws ApiError 404 */
 export async function findObject<Columns = unknown>(
   database: Knex,
   resource: Resource,
@@ -56,8 +56,8 @@ export async function findObject<Columns = unknown>(
 }
 
 /**
- * The object that a body names as the parent of a new one. Another project's is as if it did not exist.
- * @throws ApiError 404, or 403 when the caller may see the object but not do this
+ * Finds the object that a body names as the parent of a new one. An object of another project counts as missing.
+ * @throws ApiError 404, or 403 when the caller may see the object but lacks the right
  */
 export async function findReferenced<Columns = unknown>(
   database: Knex,
@@ -67,16 +67,16 @@ export async function findReferenced<Columns = unknown>(
   right: Right,
 ): Promise<Found<Columns>> {
   const found = await lookUp<Columns>(database, resource, id)
-  const ofOwnProject = found !== undefined && found.project_id === caller.project?.id
-  if (found !== undefined && (ofOwnProject || isAllowed(caller, 'read', found.project_id))) {
+  const isOwn = found !== undefined && found.project_id === caller.project?.id
+  if (found !== undefined && (isOwn || isAllowed(caller, 'read', found.project_id))) {
     authorise(caller, right, found.project_id)
     return found
   }
-  // A token without a project learns nothing, not even that there is no such object.
+  // A token without a project must not learn that an object does not exist.
   if (caller.project === null && !isAllowed(caller, right, null)) throw forbidden()
   throw missing(resource.label, id)
 }
 
-/** True for an object that is on its way out and needs no further push: deleting it again is answered at once. */
+/** True for an object under deletion without a fault; another delete of it is a no-op. */
 export const isBeingDeleted = ({ change, provisioning_status }: Found): boolean =>
   change === 'delete' && provisioning_status !== 'ERROR'

@@ -3,18 +3,18 @@ import { z } from 'zod'
 import { badRequest } from '../../http/errors.js'
 import { isObject, MISSING } from './values.js'
 
-/** Most issues that one answer names; a body may have thousands. */
-const MOST_ISSUES = 10
+/** Limit of issues in one answer; a body may have thousands. */
+const MAX_ISSUES = 10
 
 /** Bodies that hold a `listOf`. */
 const withLists = new WeakSet<z.ZodType>()
 
-/** The schema of `{"<wrapper>": {...}}`, which gives the inside. */
+/** Schema of `{"<wrapper>": {...}}`; its output is the inner object. */
 export function wrappedBody<T>(wrapper: string, inside: z.ZodType<T>): z.ZodType<T> {
   return z.strictObject({ [wrapper]: inside }).transform(body => body[wrapper] as T)
 }
 
-/** The same around a schema that holds a `listOf`; other requests get in between the items. */
+/** The same for a schema with a `listOf`. Parsing yields to other requests between items. */
 export function wrappedBodyWithLists<T>(wrapper: string, inside: z.ZodType<T>): z.ZodType<T> {
   const schema = wrappedBody(wrapper, inside)
   withLists.add(schema)
@@ -22,27 +22,27 @@ export function wrappedBodyWithLists<T>(wrapper: string, inside: z.ZodType<T>): 
 }
 
 /**
- * Reads a body with the schema of it.
- * @throws ApiError 400 that names every wrong or unknown attribute
+ * Parses a body.
+ * @throws ApiError 400 that names the invalid and unknown attributes
  */
 export function readBody<T>(schema: z.ZodType<T>, body: unknown): T | Promise<T> {
   if (body === undefined) throw badRequest('The request needs a JSON body.')
-  if (!withLists.has(schema)) return outcomeOf(body, schema.safeParse(body))
-  return schema.safeParseAsync(body).then(result => outcomeOf(body, result))
+  if (!withLists.has(schema)) return unwrap(body, schema.safeParse(body))
+  return schema.safeParseAsync(body).then(result => unwrap(body, result))
 }
 
-function outcomeOf<T>(body: unknown, result: z.ZodSafeParseResult<T>): T {
+function unwrap<T>(body: unknown, result: z.ZodSafeParseResult<T>): T {
   if (result.success) return result.data
   throw badRequest(describeIssues(body, result.error.issues))
 }
 
-/** Items of lists that are read without a pause: some two milliseconds' work. */
-const AT_A_TIME = 50
-let readWithoutPause = 0
+/** List items to parse before yielding: about two milliseconds of work. */
+const ITEMS_PER_SLICE = 50
+let itemsParsed = 0
 
 /**
- * A list of objects, read no further than it takes to fill an answer with what is wrong: a body has room for tens of thousands of empty
- * objects, and to describe them all would hold up every other request for seconds. For wrappedBodyWithLists.
+ * A list of objects, for wrappedBodyWithLists. Parsing stops once the issues fill an answer: a body has room
+ * for tens of thousands of empty objects, and describing them all would block every other request for seconds.
  */
 export function listOf<T>(item: z.ZodType<T>): z.ZodType<T[]> {
   return z
@@ -55,7 +55,7 @@ export function listOf<T>(item: z.ZodType<T>): z.ZodType<T[]> {
       const items: T[] = []
       let wrong = 0
       for (const [index, element] of value.entries()) {
-        if (++readWithoutPause % AT_A_TIME === 0) await setImmediate()
+        if (++itemsParsed % ITEMS_PER_SLICE === 0) await setImmediate()
         const result = await item.safeParseAsync(element)
         if (result.success) items.push(result.data)
         else {
@@ -63,13 +63,13 @@ export function listOf<T>(item: z.ZodType<T>): z.ZodType<T[]> {
           for (const issue of issues) context.issues.push({ ...issue, path: [index, ...issue.path], input: element })
           wrong += issues.length
         }
-        if (wrong > MOST_ISSUES) break
+        if (wrong > MAX_ISSUES) break
       }
       return items
     })
     .meta({
       type: 'array',
-      // A getter, as only the API's description asks for it.
+      // A getter, because only the API description needs it.
       get items() {
         const { $schema: _, ...form } = z.toJSONSchema(item, { io: 'input', unrepresentable: 'any' })
         return form
@@ -80,18 +80,18 @@ export function listOf<T>(item: z.ZodType<T>): z.ZodType<T[]> {
 type Issue = z.core.$ZodIssue
 
 export function describeIssues(body: unknown, issues: readonly Issue[]): string {
-  const sentences = issues.slice(0, MOST_ISSUES).map(issue => describeIssue(body, issue))
-  if (issues.length > MOST_ISSUES) sentences.push('and more')
+  const sentences = issues.slice(0, MAX_ISSUES).map(issue => describeIssue(body, issue))
+  if (issues.length > MAX_ISSUES) sentences.push('and more')
   return sentences.join('; ')
 }
 
 function describeIssue(body: unknown, issue: Issue): string {
   if (issue.code === 'unrecognized_keys') {
     const argument = issue.path.length === 0 ? 'body' : nameOf(issue.path)
-    const keys = issue.keys.slice(0, MOST_ISSUES).map(key => shorten(key))
+    const keys = issue.keys.slice(0, MAX_ISSUES).map(key => shorten(key))
     return `Unknown attribute${issue.keys.length > 1 ? 's' : ''} for argument ${argument}: ${keys.join(', ')}`
   }
-  // Attributes of the one object asked about go by their own names, those of nested objects by their path.
+  // Attributes of the object itself appear by name, those of nested objects by path.
   const name = nameOf(issue.path.length > 1 ? issue.path.slice(1) : issue.path) || 'body'
   const value = valueAt(body, issue.path)
   return invalidInput(name, value, issue.code === 'custom' ? issue.message : reasonOf(issue, value))
@@ -123,7 +123,7 @@ function valueAt(body: unknown, path: readonly PropertyKey[]): unknown {
   }, body)
 }
 
-/** As Octavia shows values: null and what is missing are None. */
+/** As Octavia shows values: null and missing values are None. */
 function displayed(value: unknown): string {
   if (value === undefined || value === null) return 'None'
   if (typeof value === 'boolean') return value ? 'True' : 'False'

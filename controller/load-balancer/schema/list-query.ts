@@ -8,19 +8,19 @@ import { boolean, canonicalUuid, integer } from './values.js'
 
 export type SortKey = { sql: string; descending: boolean }
 
-/** What the query string of a list asks for. */
+/** The parsed query string of a list. */
 export type ListQuery = {
   filters: Fragment[]
-  /** The project named by a project_id filter. */
+  /** Project of a project_id filter. */
   projectId: string | null
   fields: ReadonlySet<string> | null
-  /** Empty: the default order. */
+  /** Empty for the default order. */
   sort: SortKey[]
-  /** Null: everything. */
+  /** Null for no limit. */
   limit: number | null
   marker: string | null
   reverse: boolean
-  /** The arguments that page links repeat. */
+  /** Arguments that page links repeat. */
   carried: [name: string, value: string][]
 }
 
@@ -37,8 +37,8 @@ export type ListSettings = Pick<
 >
 
 /**
- * Reads the arguments of a list; what the operator has switched off is checked all the same, and has no effect. Pure.
- * @throws ApiError 400 for an argument that is unknown, repeated or malformed
+ * Parses the arguments of a list. Arguments that the operator has disabled are validated but ignored. Pure.
+ * @throws ApiError 400 for an unknown, repeated or malformed argument
  */
 export function parseListQuery(resource: Resource, queryString: string, settings: ListSettings): ListQuery {
   const query = readListQuery(resource, queryString, settings.pagination_max_limit)
@@ -49,13 +49,13 @@ export function parseListQuery(resource: Resource, queryString: string, settings
   return query
 }
 
-function readListQuery(resource: Resource, queryString: string, largestPage: number): ListQuery {
+function readListQuery(resource: Resource, queryString: string, maxLimit: number): ListQuery {
   const query: ListQuery = {
     filters: [],
     projectId: null,
     fields: null,
     sort: [],
-    limit: largestPage,
+    limit: maxLimit,
     marker: null,
     reverse: false,
     carried: [],
@@ -68,17 +68,17 @@ function readListQuery(resource: Resource, queryString: string, largestPage: num
       query.filters.push(TAG_FILTERS[name]!([...namesIn(values)]))
     } else if (name === 'sort' || name === 'sort_key' || name === 'sort_dir') continue
     else if (values.length > 1) throw ambiguousArguments()
-    else if (name === 'limit') query.limit = limitOf(value, largestPage)
-    else if (name === 'marker') query.marker = markerOf(resource, value)
-    else if (name === 'page_reverse') query.reverse = booleanOf(name, value)
+    else if (name === 'limit') query.limit = parseLimit(value, maxLimit)
+    else if (name === 'marker') query.marker = parseMarker(resource, value)
+    else if (name === 'page_reverse') query.reverse = parseBoolean(name, value)
     else {
-      const filter = filterOf(resource, name)
+      const filter = findFilter(resource, name)
       if (filter === null) throw ambiguousArguments()
       query.filters.push(filterCondition(name, filter, value))
       if (name === 'project_id') query.projectId = value
     }
   }
-  query.sort = sortOf(resource, args)
+  query.sort = parseSort(resource, args)
   query.carried = [...args]
     .filter(([name]) => !['limit', 'marker', 'page_reverse'].includes(name))
     .flatMap(([name, values]) => values.map((value): [string, string] => [name, value]))
@@ -86,8 +86,8 @@ function readListQuery(resource: Resource, queryString: string, largestPage: num
 }
 
 /**
- * The `fields` of a show, which takes no other argument.
- * @param parent what the path says already; openstacksdk repeats it when it looks for a member or rule
+ * Parses the `fields` of a show, its only argument.
+ * @param parent parent from the path; openstacksdk repeats it as an argument when it finds a member or rule
  */
 export function parseShowQuery(
   queryString: string,
@@ -103,7 +103,7 @@ export function parseShowQuery(
   return settings.allow_field_selection ? fields : null
 }
 
-/** For routes that take no arguments, or only the named ones, once each. */
+/** Parses the arguments of a route that accepts none, or only the given ones once each. */
 export function parseArguments(queryString: string, known: readonly string[] = []): ReadonlyMap<string, string> {
   const result = new Map<string, string>()
   for (const [name, values] of argumentsIn(queryString)) {
@@ -114,7 +114,7 @@ export function parseArguments(queryString: string, known: readonly string[] = [
   return result
 }
 
-export function booleanOf(name: string, value: string): boolean {
+export function parseBoolean(name: string, value: string): boolean {
   const reading = boolean.read(value)
   if (!reading.ok) throw badRequest(invalidInput(name, value, reading.reason))
   return reading.value
@@ -128,14 +128,14 @@ const invalidPaging = (what: string, value: string) =>
 function argumentsIn(queryString: string): ReadonlyMap<string, readonly string[]> {
   const args = argumentsOf(new URLSearchParams(queryString))
   const texts = [...args].flatMap(([name, values]) => [name, ...values])
-  if (texts.some(text => text.includes('\0'))) throw badRequest('An argument holds a NUL character.')
+  if (texts.some(text => text.includes('\0'))) throw badRequest('An argument contains a NUL character.')
   return args
 }
 
 const namesIn = (values: readonly string[]): ReadonlySet<string> =>
   new Set(values.flatMap(value => value.split(',')).filter(name => name !== ''))
 
-function filterOf(resource: Resource, name: string): Filter | null {
+function findFilter(resource: Resource, name: string): Filter | null {
   if (Object.hasOwn(resource.filters, name)) return resource.filters[name]!
   if (!Object.hasOwn(resource.attributes, name)) return null
   const attribute = resource.attributes[name]!
@@ -147,7 +147,7 @@ function filterCondition(name: string, { kind, sql: text, narrow }: Filter, valu
   const own = trusted(text)
   switch (kind) {
     case 'uuid': {
-      // Clients look a word up as an id that is none: nothing is found, and that is no error.
+      // Clients also filter by words that are no UUIDs: the list is then empty, without an error.
       const id = canonicalUuid(value)
       if (id === null) return sql`false`
       return narrow === undefined ? sql`${own} = ${id}` : sql`${narrow(id)} AND ${own} = ${id}`
@@ -162,7 +162,7 @@ function filterCondition(name: string, { kind, sql: text, narrow }: Filter, valu
       return sql`${own} = ${value}::numeric`
     }
     case 'boolean':
-      return sql`${own} = ${booleanOf(name, value)}`
+      return sql`${own} = ${parseBoolean(name, value)}`
     case 'time': {
       if (
         !/^(?!0000)\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}$/.test(value) ||
@@ -179,7 +179,7 @@ function filterCondition(name: string, { kind, sql: text, narrow }: Filter, valu
   }
 }
 
-function sortOf(resource: Resource, args: ReadonlyMap<string, readonly string[]>): SortKey[] {
+function parseSort(resource: Resource, args: ReadonlyMap<string, readonly string[]>): SortKey[] {
   const words = (name: string) => (args.get(name) ?? []).flatMap(value => value.split(','))
   const pairs = args.has('sort')
     ? words('sort').map(word => word.split(':', 2))
@@ -197,14 +197,14 @@ function sortOf(resource: Resource, args: ReadonlyMap<string, readonly string[]>
     })
 }
 
-function limitOf(value: string, largestPage: number): number | null {
+function parseLimit(value: string, maxLimit: number): number | null {
   if (value.toLowerCase() === 'infinite') return null
   if (!/^[+-]?\d{1,15}$/.test(value)) throw invalidPaging('pagination limit', value)
   const limit = Number(value)
-  return limit <= 0 ? null : Math.min(limit, largestPage)
+  return limit <= 0 ? null : Math.min(limit, maxLimit)
 }
 
-function markerOf(resource: Resource, value: string): string {
+function parseMarker(resource: Resource, value: string): string {
   const marker = canonicalKey(resource, value)
   if (marker === null) throw unknownMarker(value)
   return marker

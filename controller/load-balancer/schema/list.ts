@@ -8,9 +8,10 @@ import { type Presented, selectObjects } from './select.js'
 export type Page = { objects: Presented[]; links: { rel: 'previous' | 'next'; href: string }[] }
 
 /**
- * One page of a list, in one statement whose cost does not grow with the pages before it (keyset paging).
- * @param scope what the caller may see at all; a marker outside it is unknown
- * @param url the request's URL without its query, for the links
+ * Reads one page of a list in one statement, whose cost does not grow with the number of earlier pages (keyset
+ * pagination).
+ * @param scope SQL of the rows that the caller may see; a marker outside it is unknown
+ * @param url URL of the request without query, for links
  * @throws ApiError 400 when the marker is unknown
  */
 export async function listPage(
@@ -26,7 +27,7 @@ export async function listPage(
   ].map(key => ({ ...key, descending: key.descending !== reverse }))
   const start = marker === null ? [] : [after(resource, order, marker, scope)]
   const where = and([scope, ...query.filters, ...start])
-  // One row more than the page tells whether another page follows.
+  // One extra row shows whether another page follows.
   const rows = await selectObjects(database, resource, {
     where: query.filters.length + query.sort.length === 0 ? where : unprepared(where),
     order: trusted(order.map(key => `${key.sql} ${key.descending ? 'DESC NULLS FIRST' : 'ASC NULLS LAST'}`).join(', ')),
@@ -37,18 +38,19 @@ export async function listPage(
   const more = limit !== null && rows.length > limit
   const objects = more ? rows.slice(0, limit) : rows
   if (reverse) objects.reverse()
-  // After a full page without a link openstacksdk asks on from the last id, and where there is none it begins anew, without end.
-  const leadsOn = more || (resource.key.column !== 'id' && objects.length === limit)
-  return { objects, links: linksOf(query, objects, { more, leadsOn }, url) }
+  // After a full page without a next link, openstacksdk continues from the last id. Objects without an id
+  // would make it start over forever.
+  const hasNextLink = more || (resource.key.column !== 'id' && objects.length === limit)
+  return { objects, links: linksOf(query, objects, { more, hasNextLink }, url) }
 }
 
-/** Rows that come after the marker's in the given order; nulls count as greater than every value. */
+/** SQL: the row comes after the marker in the given order. Nulls sort after every value. */
 function after(resource: Resource, order: readonly SortKey[], marker: string, scope: Fragment): Fragment {
   const key = keyOf(resource)
   const ofMarker = (value: string) =>
     sql`(SELECT ${trusted(`${value} FROM ${resource.source} WHERE ${key}`)} = ${marker} AND ${scope})`
   if (order.length === 2) {
-    // A row comparison starts in the index right at the marker.
+    // With a row comparison, the index scan starts at the marker.
     const operator = order[0]?.descending === true ? '<' : '>'
     return sql`${trusted(`(o.created_at, ${key}) ${operator}`)} ${ofMarker(`o.created_at, ${key}`)}`
   }
@@ -59,7 +61,7 @@ function after(resource: Resource, order: readonly SortKey[], marker: string, sc
       : sql`${own} > ${value} OR (${own} IS NULL AND ${value} IS NOT NULL)`
     return sql`${beyond} OR (${own} IS NOT DISTINCT FROM ${value} AND (${rest}))`
   }, sql`false`)
-  // A marker that is not there reads null, which would have a place in the order.
+  // A missing marker reads null, which would have a position in the order.
   return and([sql`EXISTS ${ofMarker('1')}`, later])
 }
 
@@ -76,7 +78,7 @@ async function requireMarker(database: Database, resource: Resource, marker: str
 function linksOf(
   { limit, marker, reverse, carried }: ListQuery,
   objects: Presented[],
-  { more, leadsOn }: { more: boolean; leadsOn: boolean },
+  { more, hasNextLink }: { more: boolean; hasNextLink: boolean },
   url: string,
 ): Page['links'] {
   const first = objects[0]
@@ -89,6 +91,6 @@ function linksOf(
   }
   const links: Page['links'] = []
   if (reverse ? more : marker !== null) links.push({ rel: 'previous', href: href(first, true) })
-  if (reverse || leadsOn) links.push({ rel: 'next', href: href(last, false) })
+  if (reverse || hasNextLink) links.push({ rel: 'next', href: href(last, false) })
   return links
 }

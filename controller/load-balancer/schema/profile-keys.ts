@@ -1,30 +1,29 @@
 import type { ProfileKey } from './capabilities.js'
 import { isObject } from './values.js'
 
-/** Names that a provider knows for some of the keys; a key that is not named takes any. */
+/** Names that a provider accepts for some keys; other keys accept any name. */
 type Known<K extends string> = Readonly<Partial<Record<K, readonly string[]>>>
 
 /** The keys of flavor data. */
 export const flavorKeys = (known: Known<'compute_flavor' | 'amp_image_tag'> = {}): ProfileKey[] => [
-  name(
-    'loadbalancer_topology',
-    'How many amphorae carry the load balancer: SINGLE is one, ACTIVE_STANDBY a pair of which one takes over from the other.',
-    ['SINGLE', 'ACTIVE_STANDBY'],
-  ),
-  name('compute_flavor', 'The size of the amphorae, as the compute driver calls it.', known.compute_flavor),
-  name('amp_image_tag', 'The tag of the image that the amphorae are made from.', known.amp_image_tag),
-  truth('sriov_vip', 'Whether the VIP is on an SR-IOV virtual function.'),
-  truth('allow_member_sriov', 'Whether members may be reached over SR-IOV virtual functions.'),
+  name('loadbalancer_topology', 'Number of amphorae: SINGLE is one, ACTIVE_STANDBY a pair with failover.', [
+    'SINGLE',
+    'ACTIVE_STANDBY',
+  ]),
+  name('compute_flavor', 'Compute flavor of the amphorae.', known.compute_flavor),
+  name('amp_image_tag', 'Tag of the amphora image.', known.amp_image_tag),
+  switchKey('sriov_vip', 'Whether the VIP uses an SR-IOV virtual function.'),
+  switchKey('allow_member_sriov', 'Whether members may use SR-IOV virtual functions.'),
 ]
 
 /** The keys of availability zone data. */
 export const availabilityZoneKeys = (known: Known<'compute_zone' | 'volume_zone'> = {}): ProfileKey[] => [
-  name('compute_zone', 'Where the amphorae run, as the compute driver calls it.', known.compute_zone),
-  name('volume_zone', 'Where the volumes of the amphorae are.', known.volume_zone),
-  name('management_network', 'Id of the network over which the controller reaches the amphorae.'),
+  name('compute_zone', 'Compute zone of the amphorae.', known.compute_zone),
+  name('volume_zone', 'Volume zone of the amphorae.', known.volume_zone),
+  name('management_network', 'Id of the management network of the amphorae.'),
   {
     name: 'valid_vip_networks',
-    description: 'Ids of the networks that a VIP may be on.',
+    description: 'Ids of the networks that VIPs may use.',
     check: value => (isTexts(value) ? null : 'Value should be a list of strings'),
   },
 ]
@@ -33,22 +32,22 @@ function name(key: string, description: string, known?: readonly string[]): Prof
   const check = (value: unknown) => {
     if (typeof value !== 'string' || value === '') return 'Value should be a string'
     if (known === undefined || known.includes(value)) return null
-    return known.length === 0 ? 'There is nothing to choose from' : `Value should be one of: ${known.join(', ')}`
+    return known.length === 0 ? 'The provider offers no value' : `Value should be one of: ${known.join(', ')}`
   }
   return { name: key, description, check }
 }
 
-function truth(key: string, description: string): ProfileKey {
+function switchKey(key: string, description: string): ProfileKey {
   return { name: key, description, check: value => (typeof value === 'boolean' ? null : 'Value should be a boolean') }
 }
 
 export const isTexts = (value: unknown): value is string[] =>
   Array.isArray(value) && value.every(item => typeof item === 'string')
 
-/** Escapes of characters that PostgreSQL does not take in JSON: NUL and halves of surrogate pairs. */
+/** Escapes that PostgreSQL rejects in JSON: NUL and unpaired surrogates. */
 const UNSTORABLE = /\\u(0000|d[89a-f])/i
 
-/** @returns null when the text holds no JSON object */
+/** @returns null when the text is not a JSON object */
 export function readProfileData(text: string): Readonly<Record<string, unknown>> | null {
   if (UNSTORABLE.test(text)) return null
   try {

@@ -3,28 +3,31 @@ import type { Fragment } from '../../database/sql.js'
 import { type Attribute, type Attributes, type Created, createShape, type Updated, updateShape } from './attributes.js'
 import { canonicalUuid, type Kind } from './values.js'
 
-/** `narrow`: a further condition for an index to begin with. */
+/** `narrow`: an additional condition that lets PostgreSQL use an index. */
 export type Filter = { kind: Kind; sql: string; narrow?: (value: string) => Fragment; about?: string }
 
-/** What the routes, lists and writes need to know of one kind of object. */
+/** One kind of object, as routes, lists and writes need it. */
 export type Resource<A extends Attributes = Attributes> = {
   /** Name in messages: `Health Monitor`. */
   label: string
-  /** Key of one object, of a list, and of the links between its pages, in bodies. */
+  /** Keys in bodies: of one object, of a list, and of its page links. */
   singular: string
   plural: string
   links: string
   table: string
-  /** SQL after FROM: the table under the alias `o`, and its load balancer under `lb` when there is one above it. */
+  /** SQL of FROM: the table as `o`, and the load balancer above it, if any, as `lb`. */
   source: string
-  /** The column that names the object above, when that is not the load balancer itself. */
+  /** Column with the id of the parent, unless that is the load balancer. */
   parent: string | null
-  /** Column that paths and markers name a row by. */
+  /** Column that identifies a row in paths and markers. */
   key: { column: 'id' | 'name' | 'project_id'; kind: 'uuid' | 'text' }
-  /** SQL of the project that owns a row; null when rows belong to nobody, and the caller's own project decides what it may do. */
+  /**
+   * SQL of the project that owns a row; null if rows have no owner, so that the caller's own project decides
+   * its rights.
+   */
   project: string | null
   attributes: A
-  /** Filters beyond the scalar response attributes. */
+  /** Filters in addition to the scalar response attributes. */
   filters: Readonly<Record<string, Filter>>
   tagged: boolean
 }
@@ -43,7 +46,7 @@ export function defineResource<A extends Attributes>(
   }
 }
 
-/** The key of a row as the database has it, or null when a text names no row. */
+/** The key as the database stores it, or null when no row can have it. */
 export function canonicalKey({ key }: Resource, text: string): string | null {
   if (key.kind === 'uuid') return canonicalUuid(text)
   return text === '' || text.includes('\0') ? null : text
@@ -54,7 +57,7 @@ export function sqlOf(name: string, attribute: Attribute): string | null {
   return attribute.sql === '' ? `o.${name}` : attribute.sql
 }
 
-/** A strict schema of a create body without nested objects. */
+/** Strict schema of a create body without nested objects. */
 export function createSchema<A extends Attributes>({ attributes }: Resource<A>): z.ZodType<Created<A>> {
   return z.strictObject(createShape(attributes)) as unknown as z.ZodType<Created<A>>
 }
@@ -63,13 +66,13 @@ export function updateSchema<A extends Attributes>({ attributes }: Resource<A>):
   return z.strictObject(updateShape(attributes)) as unknown as z.ZodType<Updated<A>>
 }
 
-/** The columns that requests write, and the parent's. */
+/** Columns that requests write, and the parent's id. */
 export function columnNames({ attributes, parent }: Resource): string[] {
   const stored = Object.entries(attributes).filter(([, attribute]) => attribute.stored && attribute.sql === '')
   return [...stored.map(([name]) => name), ...(parent === null ? [] : [parent])]
 }
 
-/** The columns that a create or update body gives. */
+/** Columns with the values of a create or update body. */
 export function columnsOf(
   { attributes }: Resource,
   values: Readonly<Record<string, unknown>>,

@@ -2,8 +2,8 @@ import { forbidden } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
 
 /**
- * Who may do what: the union of the load-balancer_* roles and of the newer reader/member/admin defaults.
- * `owner`: roles that suffice for objects of the token's own project. `everywhere`: roles that suffice for every project.
+ * Roles for each right: Octavia's load-balancer_* roles together with the newer reader, member and admin.
+ * `owner`: sufficient for objects of the token's project. `everywhere`: sufficient for all projects.
  */
 export const RIGHTS = {
   read: {
@@ -11,7 +11,7 @@ export const RIGHTS = {
     everywhere: ['load-balancer_global_observer', 'load-balancer_admin', 'admin'],
   },
   write: { owner: ['member', 'load-balancer_member'], everywhere: ['load-balancer_admin', 'admin'] },
-  // Autoscaling services watch the members of any pool.
+  // Autoscaling services read the members of any pool.
   'read members': {
     owner: ['reader', 'member', 'load-balancer_observer', 'load-balancer_member'],
     everywhere: ['load-balancer_global_observer', 'load-balancer_admin', 'admin', 'service'],
@@ -26,40 +26,41 @@ export const RIGHTS = {
 
 export type Right = keyof typeof RIGHTS
 
-/** Rights that single attributes ask for beside their route's when a request carries them. */
+/** Rights that an attribute in a request needs, in addition to the right of the route. */
 export const ATTRIBUTE_RIGHTS = {
   'POST loadbalancer vip_sg_ids': 'write',
   'PUT loadbalancer vip_sg_ids': 'write',
 } as const satisfies Record<string, Right>
 
-/** Whose rules hold; see the settings of the same names. */
+/** See the settings of the same names. */
 export type RoleRules = { strict_roles: boolean; system_scope: boolean }
 
-/** Roles that the newer rules let count only beside reader or member. */
-const OLDER_ROLES: ReadonlySet<string> = new Set(['load-balancer_observer', 'load-balancer_member'])
+/** Roles that grant nothing under strict_roles; the token then needs reader or member. */
+const LEGACY_ROLES: ReadonlySet<string> = new Set(['load-balancer_observer', 'load-balancer_member'])
 
-/** What a role in the whole system stands for here, the greatest first. */
+/** System-scoped roles and the roles they stand for here, the most powerful first. */
 const SYSTEM_ROLES = [
   ['admin', 'admin'],
   ['reader', 'load-balancer_global_observer'],
 ] as const
 
 /**
- * The caller with the roles that count. Without a project none do, but for those in the whole system where the operator lets them; strict
- * rules pass over the older roles.
+ * The caller with its effective roles. Without a project, it has none, except those of a system-scoped token if
+ * `system_scope` is set. With `strict_roles`, the legacy roles grant nothing.
  */
-export function rolesThatCount(caller: Caller, { strict_roles, system_scope }: RoleRules): Caller {
+export function withEffectiveRoles(caller: Caller, { strict_roles, system_scope }: RoleRules): Caller {
   if (caller.project !== null) {
-    return strict_roles ? { ...caller, roles: caller.roles.filter(role => !OLDER_ROLES.has(role)) } : caller
+    return strict_roles ? { ...caller, roles: caller.roles.filter(role => !LEGACY_ROLES.has(role)) } : caller
   }
-  const counted = caller.system && system_scope ? SYSTEM_ROLES.find(([role]) => caller.roles.includes(role)) : undefined
-  return { ...caller, roles: counted === undefined ? [] : [counted[1]] }
+  const effective =
+    caller.system && system_scope ? SYSTEM_ROLES.find(([role]) => caller.roles.includes(role)) : undefined
+  return { ...caller, roles: effective === undefined ? [] : [effective[1]] }
 }
 
 /**
  * Whether a caller has a right on a project's objects.
- * @param caller with the roles that count
- * @param projectId null asks for objects of every project
+ * @param caller with its effective roles
+ * @param projectId null for the objects of every project
  */
 export function isAllowed({ project, roles }: Caller, right: Right, projectId: string | null): boolean {
   const { owner, everywhere }: { owner: readonly string[]; everywhere: readonly string[] } = RIGHTS[right]

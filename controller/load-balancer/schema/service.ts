@@ -4,12 +4,12 @@ import type { NetworkDriver } from '../../network/driver.js'
 import type { LoadBalancerSettings } from '../options.js'
 import type { ProviderCapabilities } from './capabilities.js'
 
-/** What the handlers of this API work with. */
+/** Dependencies of the handlers of this API. */
 export type Service = {
   database: Database
   network: NetworkDriver
   certificates: CertificateSource
   providers: readonly ProviderCapabilities[]
-  /** What the operator set; rules take the part of it that they need. */
+  /** Settings of the operator. Each rule takes only those it needs. */
   config: LoadBalancerSettings
 }

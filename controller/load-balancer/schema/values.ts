@@ -2,10 +2,10 @@ import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { z } from 'zod'
 
-/** How a value is compared and sorted in SQL; `json` values (lists, objects) are neither filtered by nor sorted. */
+/** How SQL compares and sorts a value. `json` values (lists, objects) support neither filters nor sorting. */
 export type Kind = 'text' | 'uuid' | 'integer' | 'number' | 'boolean' | 'time' | 'json'
 
-/** `unknown` names keys of an object (at `path`) that it may not have. */
+/** `unknown` lists unknown keys of the object at `path`. */
 export type Reading<T> =
   | { ok: true; value: T }
   | { ok: false; reason: string; path?: (string | number)[]; unknown?: string[] }
@@ -13,21 +13,21 @@ export type Reading<T> =
 export const MISSING = 'Mandatory field missing.'
 
 /**
- * One kind of attribute value. Reasons are worded as Octavia's clients know them.
+ * The type of an attribute value. Reasons use Octavia's wording.
  *
- * `read` is a plain function, since zod costs more where a body has thousands of members. Microseconds for one port number, over 100,000
- * runs on one core: 80 takes 0.11 here and 0.47 in zod, '80' takes 0.06 and 1.74, and 'x', which is refused, 0.29 and 21. Objects and lists
- * of attributes are zod's (attributes.ts); the JSON Schema of the description goes with each type.
+ * `read` is a plain function, because zod is slower and a body may have thousands of members. Microseconds for
+ * one port number, over 100,000 runs on one core: 80 takes 0.11 here and 0.47 in zod, '80' takes 0.06 and 1.74,
+ * and 'x', which is invalid, 0.29 and 21. Objects and lists of attributes use zod (attributes.ts).
  */
 export type ValueType<T> = {
   kind: Kind
-  /** Type of its column. */
+  /** SQL type of its column. */
   column: string
-  /** Checks the form of a stored value, not its rules: those of an older version may have been others. */
+  /** Checks the form of a stored value, but not its limits, which may differ in the version that stored it. */
   form: z.ZodType<T>
-  /** For the description of the API. */
+  /** For the API description. */
   jsonSchema: Readonly<Record<string, unknown>>
-  /** Reads it from the JSON of a request. */
+  /** Parses the JSON value of a request. */
   read: (value: unknown) => Reading<T>
 }
 
@@ -37,14 +37,14 @@ const INTEGER = { kind: 'integer', column: 'integer', form: z.number() } as cons
 const accepted = <T>(value: T): Reading<T> => ({ ok: true, value })
 const refused = (reason: string): Reading<never> => ({ ok: false, reason })
 
-/** A string without NUL, which PostgreSQL cannot store. Length is counted in characters. */
+/** A string without NUL, which PostgreSQL cannot store. Lengths count characters. */
 export function text(
   maximum: number,
   { minimum = 0, pattern, reason = 'Value does not match the pattern' }: TextRules = {},
 ) {
   return valueType<string>(TEXT, { type: 'string', minLength: minimum, maxLength: maximum }, value => {
     if (typeof value !== 'string') return refused('Value should be a string')
-    if (value.includes('\0')) return refused('Value should not hold a NUL character')
+    if (value.includes('\0')) return refused('Value should not contain a NUL character')
     const length = value.length > maximum ? [...value].length : value.length
     if (length > maximum) return refused(`Value should have a maximum character requirement of ${maximum}`)
     if (length < minimum) return refused(`Value should have a minimum character requirement of ${minimum}`)
@@ -53,10 +53,10 @@ export function text(
   })
 }
 
-/** `pattern`: a regular expression, or whatever else tells good texts from bad ones. */
+/** `pattern`: a regular expression or another test. */
 type TextRules = { minimum?: number; pattern?: { test: (text: string) => boolean }; reason?: string }
 
-/** A JSON integer, or a string that holds one. */
+/** A JSON integer, or a string with one. */
 export function integer(minimum: number, maximum = 2147483647) {
   return valueType<number>(INTEGER, { type: 'integer', minimum, maximum }, value => {
     const number = typeof value === 'string' && /^\s*[+-]?\d{1,20}\s*$/.test(value) ? Number(value) : value
@@ -67,7 +67,7 @@ export function integer(minimum: number, maximum = 2147483647) {
   })
 }
 
-/** One of a few JSON numbers, such as the HTTP versions. */
+/** One of the given JSON numbers, such as HTTP versions. */
 export function oneNumberOf(numbers: readonly number[]) {
   const stored = { kind: 'number', column: 'numeric(2,1)', form: z.number() } as const
   return valueType<number>(stored, { type: 'number', enum: numbers }, value =>
@@ -101,7 +101,7 @@ export function oneOf<const T extends string>(
   })
 }
 
-/** The canonical form of a UUID in any form that UUID parsers take (with or without dashes, braces, urn:uuid:), or null. */
+/** Canonical form of a UUID in any form that parsers accept (with or without dashes, braces, urn:uuid:), or null. */
 export function canonicalUuid(value: unknown): string | null {
   if (typeof value !== 'string' || value.length > 64) return null
   const hex = value
@@ -121,12 +121,12 @@ export const uuid = valueType<string>(UUID, { type: 'string', format: 'uuid' }, 
   return id === null ? refused('Value should be UUID format') : accepted(id)
 })
 
-/** The deprecated form `::192.0.2.1`, which some programs read as `::ffff:192.0.2.1`. */
+/** The deprecated form `::192.0.2.1`, which some programs parse as `::ffff:192.0.2.1`. */
 const IPV4_COMPATIBLE = /^::\d+\./
 
 const ipVersionOf = (text: string): number => (text.includes('%') || IPV4_COMPATIBLE.test(text) ? 0 : isIP(text))
 
-/** Kept as it was given. Zone identifiers and forms that programs read differently are no addresses here. */
+/** Stored as given. Rejects zone identifiers, and forms that programs parse differently. */
 export const ipAddress = valueType<string>(
   TEXT,
   { type: 'string', anyOf: [{ format: 'ipv4' }, { format: 'ipv6' }] },
@@ -136,7 +136,7 @@ export const ipAddress = valueType<string>(
       : refused('Value should be IPv4 or IPv6 format'),
 )
 
-/** An IPv4 or IPv6 address whose bits are ones up to some place and zeros from there. */
+/** An IPv4 or IPv6 address of leading ones followed by zeros. */
 export const netmask = valueType<string>(TEXT, ipAddress.jsonSchema, value => {
   const reading = ipAddress.read(value)
   if (!reading.ok) return reading
@@ -145,7 +145,7 @@ export const netmask = valueType<string>(TEXT, ipAddress.jsonSchema, value => {
     : reading
 })
 
-/** Host bits are masked off. */
+/** Host bits are cleared. */
 export const cidr = valueType<string>(TEXT, { type: 'string', format: 'cidr' }, value => {
   const [address = '', prefix, ...rest] = typeof value === 'string' ? value.split('/') : []
   const version = ipVersionOf(address)
@@ -186,7 +186,7 @@ export function nonEmptyListOf<T>(item: ValueType<T>) {
   )
 }
 
-/** A list in which duplicates collapse. */
+/** A list without duplicates; repeated values are dropped. */
 export function setOf(item: ValueType<string>) {
   const list = listOf(item)
   return valueType<string[]>(list, list.jsonSchema, value => {
@@ -197,7 +197,7 @@ export function setOf(item: ValueType<string>) {
 
 export const tags = setOf(text(255))
 
-/** A JSON object whose values are all of one type; its keys are checked by the resource's rules. */
+/** A JSON object whose values have one type. The resource's rules check its keys. */
 export function mapOf<T>(item: ValueType<T>) {
   return valueType<Readonly<Record<string, T>>>(
     { kind: 'json', column: 'jsonb', form: z.record(z.string(), item.form) },
@@ -208,7 +208,7 @@ export function mapOf<T>(item: ValueType<T>) {
       for (const [key, element] of Object.entries(value)) {
         const reading = item.read(element)
         if (!reading.ok) return { ...reading, path: [key, ...(reading.path ?? [])] }
-        if (key.includes('\0')) return refused('A key should not hold a NUL character')
+        if (key.includes('\0')) return refused('A key should not contain a NUL character')
         entries.push([key, reading.value])
       }
       return accepted(Object.fromEntries(entries))
@@ -216,12 +216,12 @@ export function mapOf<T>(item: ValueType<T>) {
   )
 }
 
-/** What an object of a record reads as. */
+/** The parsed form of a record. */
 export type RecordOf<T extends Readonly<Record<string, ValueType<unknown>>>, R extends keyof T = never> = {
   [K in keyof T]: T[K] extends ValueType<infer V> ? (K extends R ? V : V | null) : never
 }
 
-/** An object with known keys, of which some are required; unset ones read null. */
+/** An object with known keys, some of them required. Missing keys read as null. */
 export function record<
   const T extends Readonly<Record<string, ValueType<unknown>>>,
   const R extends keyof T & string = never,
@@ -257,7 +257,7 @@ export function record<
 export const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
-/** The same type with a line for the description, for a key of a record. */
+/** The same type with a line for the API description, for a key of a record. */
 export const described = <T>(type: ValueType<T>, description: string): ValueType<T> => ({
   ...type,
   jsonSchema: { ...type.jsonSchema, description },

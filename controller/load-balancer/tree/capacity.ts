@@ -1,93 +1,99 @@
-/** What the machine of an amphora gives, as its agent tells. */
+/** Resources of an amphora's machine, as reported by its agent. */
 export type MachineLimits = { openFiles: number; memoryBytes: number }
 
-/** What a load balancer asks of each of its amphorae. */
+/** Demand of a load balancer on each of its amphorae. */
 export type Demand = {
-  /** Of each enabled listener; -1 takes an equal part of what the others leave. */
+  /** Of each enabled listener; -1 takes an equal share of what the named limits leave. */
   connectionLimits: readonly number[]
-  /** Addresses on which each listener listens. */
+  /** Number of addresses that each listener listens on. */
   vips: number
-  /** Monitored members, once for each listener that their pool serves. */
+  /** Number of monitored members, counted once per listener that uses their pool. */
   checks: number
 }
 
-/** How HAProxy's connections are shared. Together the listeners never take more than there is, so that a full one costs the others nothing. */
+/**
+ * How listeners share HAProxy's connections. The shares never exceed the total, so that a full listener takes
+ * none from the others.
+ */
 export type Shares = {
-  /** Of the machine: all listeners together have no more, whatever their limits become while HAProxy runs. */
+  /** Limit of all listeners together, also when their own limits change while HAProxy runs. */
   total: number
-  /** Of each listener whose limit is -1. */
+  /** Limit of each listener with -1. */
   unlimited: number
 }
 
-/** For logs, sockets of its own, threads, stick tables, and connections to the statistics. */
-const FILES_OF_ITS_OWN = 200
+/** For HAProxy itself: logs, sockets, threads, stick tables, and connections to the statistics. */
+const OVERHEAD_FILES = 200
 /**
- * Through them large bodies go from one connection to the other without being copied: so many at once, the others by buffers. What
- * a pipe holds at most counts as memory.
+ * Number of pipes through which HAProxy splices large bodies without copying; further transfers use buffers.
+ * Memory counts the capacity of each pipe.
  */
 export const PIPES = 250
 const FILES_PER_PIPE = 2
 const BYTES_PER_PIPE = 64 * 1024
-/** A client's and a member's. */
+/** One for the client, one for the member. */
 const FILES_PER_CONNECTION = 2
-/** Two buffers of 16 KiB, and what is known of a connection on both sides. */
+/** Two buffers of 16 KiB, and the state of both sides. */
 const BYTES_PER_CONNECTION = 40 * 1024
-/** Files are set aside for so many checks at once: a member that joins must not change the connections, which takes a reload. */
-const CHECKS_AT_ONCE = 1_000
-/** The other half is for HAProxy's programs before and after a reload, the agent and the kernel. */
-const SHARE_OF_MEMORY = 1 / 2
-/** Less than this would be no unlimited listener. */
-const LEAST_UNLIMITED = 100
-/** More is asked for by name. */
-const MOST_UNLIMITED = 50_000
+/**
+ * Files are reserved for checks in steps of this size: a new member must not change the connection limits,
+ * which takes a reload.
+ */
+const CHECKS_STEP = 1_000
+/** The other half is for HAProxy's other processes before and after a reload, the agent and the kernel. */
+const MEMORY_SHARE = 1 / 2
+/** Minimum share of a listener with -1. */
+const MIN_UNLIMITED = 100
+/** Maximum share of a listener with -1; a larger limit must be set explicitly. */
+const MAX_UNLIMITED = 50_000
 
 /**
- * What each listener gets where the machine cannot give what is asked for, as with one that became smaller: the same part of everything, and no
- * listener nothing.
- * @returns the shares, and by what all that is asked for by name is to be multiplied
+ * Scales all limits down equally if the machine cannot meet the demand, for example because it became smaller.
+ * No listener ends up without connections.
+ * @returns the shares, and the factor for explicit limits
  */
 export function scaleDown(limits: MachineLimits, demand: Demand): Shares & { factor: number } {
   const { connectionLimits, checks } = demand
-  const { named, unlimited, files, byMemory } = budgetOf(limits, demand)
-  const least = connectionLimits.length
-  // A member that joins may then cost a reload.
+  const { named, unlimited, files, byMemory } = budget(limits, demand)
+  const min = connectionLimits.length
+  // Reserves no files for further checks, so a new member may need a reload.
   const withChecks = Math.floor((files - checks) / FILES_PER_CONNECTION)
-  const connections = Math.max(least, Math.min(withChecks, byMemory))
-  const factor = Math.min(1, connections / Math.max(1, named + unlimited * LEAST_UNLIMITED))
-  return { total: connections, unlimited: Math.max(1, Math.floor(LEAST_UNLIMITED * factor)), factor }
+  const connections = Math.max(min, Math.min(withChecks, byMemory))
+  const factor = Math.min(1, connections / Math.max(1, named + unlimited * MIN_UNLIMITED))
+  return { total: connections, unlimited: Math.max(1, Math.floor(MIN_UNLIMITED * factor)), factor }
 }
 
-/** A limit that is to let nobody in stays one, and no other becomes one. */
+/** Scales a limit. 0 stays 0, and no other limit becomes 0. */
 export const scaled = (limit: number, factor: number): number =>
   limit === 0 ? 0 : Math.max(1, Math.floor(limit * factor))
 
-function budgetOf({ openFiles, memoryBytes }: MachineLimits, { connectionLimits, vips }: Demand) {
+function budget({ openFiles, memoryBytes }: MachineLimits, { connectionLimits, vips }: Demand) {
   return {
     named: connectionLimits.filter(limit => limit >= 0).reduce((sum, limit) => sum + limit, 0),
     unlimited: connectionLimits.filter(limit => limit < 0).length,
-    files: openFiles - FILES_OF_ITS_OWN - PIPES * FILES_PER_PIPE - connectionLimits.length * vips,
-    byMemory: Math.floor((memoryBytes * SHARE_OF_MEMORY - PIPES * BYTES_PER_PIPE) / BYTES_PER_CONNECTION),
+    files: openFiles - OVERHEAD_FILES - PIPES * FILES_PER_PIPE - connectionLimits.length * vips,
+    byMemory: Math.floor((memoryBytes * MEMORY_SHARE - PIPES * BYTES_PER_PIPE) / BYTES_PER_CONNECTION),
   }
 }
 
-/** @returns the shares, or what is too much, in a sentence with the numbers that fit */
+/** @returns the shares, or in `excess` what exceeds the machine and what would fit */
 export function shareConnections(limits: MachineLimits, demand: Demand): Shares | { excess: string } {
   const { checks } = demand
-  const { named, unlimited, files, byMemory } = budgetOf(limits, demand)
-  const reserved = (Math.floor(checks / CHECKS_AT_ONCE) + 1) * CHECKS_AT_ONCE
+  const { named, unlimited, files, byMemory } = budget(limits, demand)
+  const reserved = (Math.floor(checks / CHECKS_STEP) + 1) * CHECKS_STEP
   const connections = Math.min(Math.floor((files - reserved) / FILES_PER_CONNECTION), byMemory)
   const left = connections - named
-  if (left < unlimited * LEAST_UNLIMITED) {
-    const forNamed = Math.max(0, connections - unlimited * LEAST_UNLIMITED)
-    const filesForChecks = files - FILES_PER_CONNECTION * (named + unlimited * LEAST_UNLIMITED)
-    const forChecks = Math.max(0, Math.floor(filesForChecks / CHECKS_AT_ONCE) * CHECKS_AT_ONCE - 1)
+  if (left < unlimited * MIN_UNLIMITED) {
+    const forNamed = Math.max(0, connections - unlimited * MIN_UNLIMITED)
+    const filesForChecks = files - FILES_PER_CONNECTION * (named + unlimited * MIN_UNLIMITED)
+    const forChecks = Math.max(0, Math.floor(filesForChecks / CHECKS_STEP) * CHECKS_STEP - 1)
     return {
       excess:
-        `The machine of an amphora cannot give what the load balancer asks for: connection limits of ${named} in all` +
-        ` and ${checks} monitored members (counted for each listener that they serve). With these members, limits of ${forNamed}` +
-        ` in all fit; with these limits, ${forChecks} monitored members.`,
+        `The load balancer exceeds its capacity: connection limits of ${named} in all and ${checks} monitored members` +
+        ` (counted once per listener that uses their pool). With these members, connection limits of ${forNamed} in all fit;` +
+        ` with these limits, ${forChecks} monitored members fit.`,
     }
   }
-  const each = unlimited === 0 ? 0 : Math.min(Math.floor(left / unlimited), MOST_UNLIMITED)
+  const each = unlimited === 0 ? 0 : Math.min(Math.floor(left / unlimited), MAX_UNLIMITED)
   return { total: connections, unlimited: each }
 }

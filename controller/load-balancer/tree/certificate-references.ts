@@ -3,7 +3,7 @@ import type { listener } from '../objects/listeners/resource.js'
 import type { pool } from '../objects/pools/resource.js'
 import type { Created } from '../schema/attributes.js'
 
-/** What one listener or pool refers to. */
+/** Certificate references of one listener or pool. */
 type References = {
   certificates: readonly (string | null)[]
   authority: string | null
@@ -34,7 +34,7 @@ const ofPool = (values: PoolReferences): References => ({
   revocationList: values.crl_container_ref,
 })
 
-/** What new listeners and pools refer to; null when to nothing. Pure. */
+/** References of new listeners and pools; null if there are none. Pure. */
 export const newReferences = (
   listeners: readonly ListenerReferences[],
   pools: readonly PoolReferences[],
@@ -42,8 +42,8 @@ export const newReferences = (
   changed([...listeners.map(ofListener), ...pools.map(ofPool)].map(now => ({ before: NONE, now })))
 
 /**
- * What an update of a listener makes it refer to that it did not before; null when that is nothing. A revocation list whose authority
- * changes counts as changed. Pure.
+ * References that an update adds to a listener; null if there are none. A revocation list counts as new if its
+ * authority changes. Pure.
  */
 export const changedListenerReferences = (
   before: ListenerReferences,

@@ -8,7 +8,7 @@ import type { Resource } from '../schema/resource.js'
 import { type Presented, selectObjects } from '../schema/select.js'
 import { type Demand, type MachineLimits, shareConnections } from './capacity.js'
 
-/** What a load balancer asks of its machines, and what they give; null while none has told. */
+/** Demand of a load balancer and limits of its machines; null until one has reported its limits. */
 export type Capacity = { limits: MachineLimits | null; demand: Demand }
 
 const limits = (choose: 'min' | 'max', which: string) =>
@@ -17,12 +17,12 @@ const limits = (choose: 'min' | 'max', which: string) =>
       FROM amphora a WHERE a.limits IS NOT NULL AND ${which} HAVING count(*) > 0)`
 
 /**
- * What its amphorae tell. Before there are any, the largest that is known: what somebody else's amphora says must not take anything from it, and the
- * worker asks the machine itself.
+ * The smallest limits of its amphorae. A load balancer without amphorae gets the largest known limits: another
+ * project's small amphora must not restrict it, and the worker later asks the actual machine.
  */
 const LIMITS = `coalesce(${limits('min', 'a.load_balancer_id = lb.id')}, ${limits('max', 'true')})`
 
-/** Pairs of listener and pool; a pool that serves nobody has no servers. */
+/** Pairs of listener and pool. A pool that no listener uses has no servers in HAProxy. */
 const SERVED = `SELECT l.id AS listener_id, l.default_pool_id AS pool_id FROM listener l
                  WHERE l.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete'
                  UNION
@@ -42,12 +42,12 @@ const DEMAND = `json_build_object(
 
 const CAPACITY = trusted(`SELECT json_build_object('limits', ${LIMITS}, 'demand', ${DEMAND}) FROM load_balancer lb`)
 
-/** SQL of the Capacity of a load balancer with the provider, null when no machines carry it; for a statement that is sent anyway. */
+/** SQL of the Capacity of a load balancer, null if the provider uses no machines; for use in other statements. */
 export const capacityOf = ({ usesMachines }: ProviderCapabilities, loadBalancerId: string): Fragment =>
   usesMachines ? sql`(${CAPACITY} WHERE lb.id = ${loadBalancerId})` : sql`NULL`
 
 /**
- * @param more checks that are about to be added
+ * @param more number of checks to add
  * @throws ApiError 400 with the numbers that fit
  */
 export function refuseExcess(capacity: Capacity | null, more = 0): void {
@@ -58,7 +58,7 @@ export function refuseExcess(capacity: Capacity | null, more = 0): void {
 }
 
 /**
- * Asks whether all of a load balancer fits its machines, in a statement of its own; the transaction has just written to it.
+ * Checks in a separate statement that a load balancer that this transaction has changed fits its machines.
  * @throws ApiError 400 with the numbers that fit
  */
 export async function checkCapacity(trx: Knex, provider: ProviderCapabilities, loadBalancerId: string): Promise<void> {
@@ -70,19 +70,20 @@ export async function checkCapacity(trx: Knex, provider: ProviderCapabilities, l
   refuseExcess(capacity)
 }
 
-/** Whether an update switches something on that was off, and so may ask for more. */
+/** Whether an update enables a disabled object, and so may increase the demand. */
 export const turnsOn = (
   stored: Readonly<{ admin_state_up?: unknown }>,
   values: Readonly<{ admin_state_up?: unknown }>,
 ): boolean => values.admin_state_up === true && stored.admin_state_up !== true
 
-/** Whether an update names another pool than before, with members of its own to be checked. */
+/** Whether an update sets a different pool, whose members need checks. */
 export const changesPool = (stored: unknown, desired: unknown): boolean =>
   typeof desired === 'string' && desired !== stored
 
 /**
- * The object that this transaction has just written, in its response form, if all of its load balancer fits the machines: one statement.
- * @param raises whether more may be asked for than before: else it is not refused, since it makes nothing worse
+ * Reads an object that this transaction has just written, and checks that its load balancer fits its machines,
+ * in one statement.
+ * @param raises whether the demand may have increased; otherwise the change is never rejected
  * @throws ApiError 400 with the numbers that fit
  */
 export async function selectWithinCapacity(
@@ -95,7 +96,7 @@ export async function selectWithinCapacity(
 ): Promise<Presented> {
   const extra = capacityOf(provider, loadBalancerId)
   const [object] = await selectObjects<Capacity | null>(trx, resource, { where: sql`o.id = ${id}`, extra })
-  if (object === undefined) throw new Error(`A ${resource.label} vanished while its load balancer was held`)
+  if (object === undefined) throw new Error(`A ${resource.label} vanished while its load balancer was locked`)
   if (raises) refuseExcess(object.extra ?? null)
   return object
 }

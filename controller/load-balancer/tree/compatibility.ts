@@ -4,13 +4,13 @@ import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { notImplemented } from '../../http/errors.js'
 import { eachInSlices } from '../../process/slices.js'
-import { canonical } from '../objects/members/rules.js'
+import { canonicalAddress } from '../objects/members/rules.js'
 import { isDatagram } from '../objects/pools/rules.js'
 import type { ProviderCapabilities } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import type { NewObjects } from './new-objects.js'
 
-/** What of new or changed objects must be compatible with the load balancer above them. */
+/** Attributes of new or changed objects that must be compatible with their load balancer. */
 export type Constraints = {
   listeners: { allowed_cidrs: readonly string[] | null }[]
   pools: { protocol: string; members: { address: string; request_sriov: boolean }[] }[]
@@ -29,8 +29,10 @@ type Facts = {
 }
 
 /**
- * Checks new objects against the VIPs, the security groups and the flavor of their load balancer, whose row the transaction holds.
- * @throws ApiError 400, or 501 when the provider cannot reach a member from VIPs of the other IP version only
+ * Checks new objects against the VIPs, the security groups and the flavor of their load balancer, whose row the
+ * transaction has locked.
+ * @throws ApiError 400, or 501 when the provider cannot reach a member because all VIPs have the other IP
+ *   version
  */
 export async function checkCompatibility(
   trx: Knex,
@@ -46,7 +48,7 @@ export async function checkCompatibility(
   const members = pools.flatMap(pool => pool.members)
   if (cidrs.length === 0 && members.length === 0) return
 
-  const facts = await factsOf(trx, loadBalancerId)
+  const facts = await readFacts(trx, loadBalancerId)
   const vips = [facts.vip_address, ...facts.additional_vips.map(vip => vip.ip_address)]
   const versions = vips.map(isIP)
   await refuseLoop(vips, members)
@@ -69,18 +71,19 @@ export async function checkCompatibility(
 }
 
 /**
- * A member at a VIP of its own load balancer would send each request round and round.
+ * Rejects a member at a VIP of its own load balancer, which would send requests in a loop.
  * @throws ApiError 400
  */
 async function refuseLoop(vips: readonly string[], members: readonly { address: string }[]): Promise<void> {
-  const own = new Set(vips.map(canonical))
+  const own = new Set(vips.map(canonicalAddress))
   await eachInSlices(members, ({ address }) => {
-    if (own.has(canonical(address))) throw invalid(`Member address ${address} is a VIP of its own load balancer.`)
+    if (own.has(canonicalAddress(address)))
+      throw invalid(`Member address ${address} is a VIP of its own load balancer.`)
   })
 }
 
-/** The flavor's data is the text of a JSON object. */
-async function factsOf(trx: Knex, loadBalancerId: string): Promise<Facts> {
+/** Flavor data is the text of a JSON object. */
+async function readFacts(trx: Knex, loadBalancerId: string): Promise<Facts> {
   const facts = await maybeOne(
     trx,
     sql<Facts>`
@@ -91,6 +94,6 @@ async function factsOf(trx: Knex, loadBalancerId: string): Promise<Facts> {
        LEFT JOIN flavor_profile profile ON profile.id = flavor.flavor_profile_id
       WHERE lb.id = ${loadBalancerId}`,
   )
-  if (facts === undefined) throw new Error(`Load balancer ${loadBalancerId} vanished while its row was held`)
+  if (facts === undefined) throw new Error(`Load balancer ${loadBalancerId} vanished while its row was locked`)
   return facts
 }

@@ -11,7 +11,8 @@ import { listOf } from '../schema/input.js'
 import { uuid } from '../schema/values.js'
 
 /**
- * Create bodies of objects that may carry the objects below them: the same schemas as for their own POST, less what the parent says.
+ * Create bodies that may contain child objects. The schemas are those of the children's own POST without
+ * attributes that the parent sets.
  */
 export type MemberBody = Created<typeof member.attributes>
 export type MonitorBody = Omit<Created<typeof healthMonitor.attributes>, 'pool_id'>
@@ -21,7 +22,7 @@ type PoolChildren = { members: MemberBody[]; healthmonitor: MonitorBody | null }
 export type RuleBody = Created<typeof l7Rule.attributes>
 type PolicyChildren = { rules: RuleBody[] }
 
-/** A pool inside a listener, policy or load balancer: a definition, or only the name of one. */
+/** A pool in a listener, policy or load balancer: a definition, or only a name that refers to one. */
 export type NestedPool = Omit<PoolBody, 'protocol' | 'lb_algorithm'> & {
   protocol: PoolBody['protocol'] | null
   lb_algorithm: PoolBody['lb_algorithm'] | null
@@ -30,13 +31,13 @@ export type ListenerBody = Omit<Created<typeof listener.attributes>, 'loadbalanc
   default_pool: NestedPool | null
   l7policies: NestedPolicy[]
 }
-/** A policy inside a listener, with its pool as an object instead of by id. */
+/** A policy in a listener, with its pool as an object instead of an id. */
 export type NestedPolicy = Omit<Created<typeof l7Policy.attributes>, 'listener_id' | 'redirect_pool_id'> &
   PolicyChildren & { redirect_pool: NestedPool | null }
 
 const FROM_PARENT = ['project_id', 'tenant_id'] as const
 
-/** Null and absent are an empty list. */
+/** Null and a missing key mean an empty list. */
 const listOrNothing = <T extends z.ZodType>(schema: T) =>
   listOf(schema)
     .nullish()

@@ -2,7 +2,7 @@ import { randomUUID } from 'node:crypto'
 import { badRequest, conflict } from '../../http/errors.js'
 import { healthMonitor } from '../objects/health-monitors/resource.js'
 import { checkMonitorType, completeMonitor } from '../objects/health-monitors/rules.js'
-import { arranged } from '../objects/l7-policies/positions.js'
+import { orderPolicies } from '../objects/l7-policies/positions.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
 import { checkPolicyListener, completePolicy, type PolicyValues } from '../objects/l7-policies/rules.js'
 import { l7Rule } from '../objects/l7-rules/resource.js'
@@ -20,7 +20,7 @@ import { invalidInput } from '../schema/input.js'
 import { MISSING } from '../schema/values.js'
 import type { ListenerBody, MemberBody, MonitorBody, NestedPool, PoolBody, RuleBody } from './nested.js'
 
-/** Objects that are about to be made: bodies that were checked, with ids and references among them. */
+/** Objects to create: checked bodies with ids, and references among them. */
 export type NewMember = { id: string; values: MemberBody }
 export type NewMonitor = { id: string; values: MonitorBody & { max_retries_down: number } }
 export type NewPool = {
@@ -36,15 +36,15 @@ export type NewListener = {
   values: Omit<ListenerBody, 'default_pool' | 'default_pool_id' | 'l7policies'>
   transport: string
   defaultPoolId: string | null
-  /** In their order. */
+  /** By position. */
   policies: NewPolicy[]
 }
 export type NewObjects = { pools: NewPool[]; listeners: NewListener[] }
 
 /**
- * Lays out the listeners, policies and pools of one request. A nested pool that holds only a name stands for the one that the request defines by
- * that name. Pure. Whether members may have their addresses is for `checkReferences`.
- * @throws ApiError 400, 404 or 409 for what the rules forbid
+ * Plans the listeners, policies and pools of one request. A nested pool with only a name refers to the pool
+ * that the request defines with that name. Pure. `checkReferences` checks the addresses of members.
+ * @throws ApiError 400, 404 or 409 when a rule is broken
  */
 export function planObjects(
   listeners: readonly ListenerBody[],
@@ -72,7 +72,7 @@ export function planObjects(
     return pool
   }
   const newListeners = listeners.map(({ default_pool, default_pool_id: poolId, l7policies, ...values }) => {
-    // There is no pool yet that an id could name.
+    // The load balancer is new, so no pool can have this id.
     if (poolId !== null) throw missing('Pool', poolId)
     const made = planListener(values, settings)
     if (l7policies.length > 0) checkPolicyListener(values.protocol)
@@ -81,7 +81,7 @@ export function planObjects(
       if (redirectPool !== null) checkPoolProtocol(values.protocol, redirectPool.values.protocol)
       return { ...policy, redirect_pool_id: redirectPool?.id ?? null, rules }
     })
-    made.policies = arranged(policies).map(({ rules, ...policy }) => planPolicy(policy, rules))
+    made.policies = orderPolicies(policies).map(({ rules, ...policy }) => planPolicy(policy, rules))
     const defaultPool = plannedFor(default_pool)
     return defaultPool === null
       ? made
@@ -92,7 +92,7 @@ export function planObjects(
   return { pools: [...planned.values()], listeners: newListeners }
 }
 
-/** The first item whose key an earlier one has. */
+/** The first item with the key of an earlier one. */
 function firstRepeated<Item>(items: readonly Item[], keyOf: (item: Item) => string): Item | undefined {
   const seen = new Set<string>()
   return items.find(item => {
@@ -125,8 +125,8 @@ export function planRule(body: RuleBody): NewRule {
 
 export function planPool({ members, healthmonitor, ...body }: PoolBody, settings: LoadBalancerSettings): NewPool {
   const values = completePool(settings, body)
-  const twice = firstRepeated(members, ({ address, protocol_port }) => `${address} ${protocol_port}`)
-  if (twice !== undefined) throw conflict(duplicateMember(twice))
+  const duplicate = firstRepeated(members, ({ address, protocol_port }) => `${address} ${protocol_port}`)
+  if (duplicate !== undefined) throw conflict(duplicateMember(duplicate))
   return {
     id: randomUUID(),
     values,
@@ -140,7 +140,7 @@ export function planMonitor(body: MonitorBody, poolProtocol: string, settings: L
   return { id: randomUUID(), values: completeMonitor(settings, body) }
 }
 
-/** @throws ApiError 501 for the first option, of any of the objects, that the provider cannot carry out */
+/** @throws ApiError 501 for the first option that the provider does not support */
 export function refuseUnsupportedObjects(provider: ProviderCapabilities, { pools, listeners }: NewObjects): void {
   for (const { values, policies } of listeners) {
     refuseUnsupported(provider, listener, values)
@@ -153,7 +153,7 @@ export function refuseUnsupportedObjects(provider: ProviderCapabilities, { pools
   }
 }
 
-/** The same for an L7 policy with its rules; what a provider can do depends on the listener too. @throws ApiError 501 */
+/** The same for an L7 policy with its rules. Support also depends on the listener's protocol. @throws ApiError 501 */
 export function refuseUnsupportedPolicy(
   provider: ProviderCapabilities,
   listenerProtocol: string,
@@ -166,7 +166,10 @@ export function refuseUnsupportedPolicy(
 export const duplicateListener = (protocol: string, port: number): string =>
   `Another Listener on this Load Balancer is already using protocol ${protocol} and protocol_port ${port}`
 
-/** Only a name, at most with switches that every pool has: the name of a pool that is defined elsewhere in the request. */
+/**
+ * Whether a body only names a pool defined elsewhere in the request. Attributes that always have a value do not
+ * count.
+ */
 function isReference({
   name: _name,
   admin_state_up: _up,

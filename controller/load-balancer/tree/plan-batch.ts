@@ -5,7 +5,7 @@ import type { NewMember } from './new-objects.js'
 
 export type ExistingMember = { id: string; address: string; protocol_port: number }
 
-/** A member as a batch wants it; `given` names the attributes that it really carried. */
+/** A member of a batch; `given` has the attributes that the request sets. */
 export type RequestedMember = { values: MemberValues; given: ReadonlySet<string> }
 
 export type BatchPlan = {
@@ -15,9 +15,9 @@ export type BatchPlan = {
 }
 
 /**
- * Compares the members of a pool with those that a batch wants; address and port identify a member. Pure.
- * @param additiveOnly members that the batch does not name stay
- * @throws ApiError 400 when an existing member is named twice, 409 when a new one is
+ * Compares the members of a pool with those of a batch. Address and port identify a member. Pure.
+ * @param additiveOnly whether to keep members that the batch does not contain
+ * @throws ApiError 400 when the batch contains an existing member twice, 409 for a new one
  */
 export function planBatch(
   existing: readonly ExistingMember[],
@@ -34,7 +34,7 @@ export function planBatch(
     const id = byKey.get(key)
     if (seen.has(key)) {
       if (id === undefined) throw conflict(duplicateMember(one.values))
-      throw badRequest(`Validation failure: Member ${one.values.address}:${one.values.protocol_port} is given twice.`)
+      throw badRequest(`Validation failure: Member ${one.values.address}:${one.values.protocol_port} appears twice.`)
     }
     seen.add(key)
     if (id === undefined) plan.create.push({ id: randomUUID(), values: one.values })

@@ -13,9 +13,9 @@ import { selectObjects, withKey, wrapped } from '../schema/select.js'
 type Json = Readonly<Record<string, unknown>>
 
 /**
- * The answer to a create: the load balancer with its listeners, policies, rules, pools, members and monitors in full instead of by id.
- * One statement per kind.
- * @returns the JSON text of the whole body
+ * The response to a create: the load balancer with its listeners, policies, rules, pools, members and health
+ * monitors in full, not as ids. One statement per kind.
+ * @returns JSON text of the body
  */
 export async function presentTree(database: Knex, id: string): Promise<string> {
   const [top] = await selectObjects(database, loadBalancer, { where: sql`o.id = ${id}` })
@@ -48,7 +48,7 @@ export async function presentTree(database: Knex, id: string): Promise<string> {
   return wrapped(loadBalancer.singular, withKey(text, 'pools', listed(poolTexts)))
 }
 
-/** Members may be thousands: they stay the texts that PostgreSQL wrote. */
+/** There may be thousands of members, so their JSON stays as written by PostgreSQL. */
 async function membersByPool(database: Knex, loadBalancerId: string): Promise<ReadonlyMap<unknown, string[]>> {
   const rows = await selectObjects<string>(database, member, {
     where: sql`o.load_balancer_id = ${loadBalancerId}`,
@@ -68,7 +68,7 @@ const listed = (texts: readonly string[]): string => `[${texts.join(',')}]`
 
 const byId = (objects: readonly Json[]): ReadonlyMap<unknown, Json> => new Map(objects.map(made => [made.id, made]))
 
-/** The objects that a list of references names, in its order. */
+/** Replaces a list of references by the objects, in the same order. */
 const inFull = (references: unknown, objects: ReadonlyMap<unknown, Json>): Json[] =>
   Array.isArray(references) ? references.map(({ id }: Json): Json => objects.get(id) ?? {}) : []
 

@@ -6,10 +6,10 @@ import { type LoadBalancerTree, loadBalancerTree } from './tree.js'
 const TREE = trusted(loadBalancerTree.sql)
 
 /**
- * The whole tree of a load balancer, what is under deletion included, as one consistent snapshot: one statement. It is prepared, as to plan
- * it takes ten times as long as to run it.
- * @returns null when it is gone
- * @throws ZodError for a value that another version of this program has stored in a form that this one does not know
+ * Reads the tree of a load balancer, including objects under deletion, as one consistent snapshot in one
+ * statement. The statement is prepared, because planning takes ten times as long as execution.
+ * @returns null when the load balancer does not exist
+ * @throws ZodError for a value that another version stored in an unknown form
  */
 export async function readTree(database: Knex, loadBalancerId: string): Promise<LoadBalancerTree | null> {
   const row = await maybeOne(

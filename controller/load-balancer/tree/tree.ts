@@ -18,7 +18,7 @@ const memberNode = node(member, {
   change: change('member'),
   /** The server's id in HAProxy: unique in the pool, never reused. */
   serverNumber: field('member.server_number', z.number()),
-  /** Whether its monitor last said so. */
+  /** Whether it was down in the last report. */
   isDown: field(`member.operating_status = 'ERROR'`, z.boolean()),
 })
 
@@ -27,7 +27,7 @@ const healthMonitorNode = node(healthMonitor, { id: id('health_monitor'), change
 const poolNode = node(pool, {
   id: id('pool'),
   change: change('pool'),
-  // A living monitor may stand beside others that are being deleted; it goes before them.
+  // A monitor may exist beside others under deletion, and takes precedence over them.
   healthMonitor: first(
     healthMonitorNode,
     'health_monitor.pool_id = pool.id',
@@ -41,7 +41,7 @@ const l7RuleNode = node(l7Rule, { id: id('l7_rule'), change: change('l7_rule') }
 const l7PolicyNode = node(l7Policy, {
   id: id('l7_policy'),
   change: change('l7_policy'),
-  /** All must match; a policy without any never does. */
+  /** All must match; a policy without rules never matches. */
   rules: list(l7RuleNode, 'l7_rule.l7_policy_id = l7_policy.id'),
 })
 
@@ -53,14 +53,14 @@ const listenerNode = node(listener, {
 
 const nullableId = z.string().nullable()
 
-/** Further addresses of the VIP's port, each on a subnet of its own. */
+/** Additional addresses of the VIP port, each on a different subnet. */
 const additionalVips = field(
   `(SELECT coalesce(json_agg(json_build_object('address', vip->>'ip_address', 'subnetId', vip->>'subnet_id')), '[]'::json)
       FROM jsonb_array_elements(load_balancer.additional_vips) vip)`,
   z.array(z.object({ address: z.string(), subnetId: z.string() })),
 )
 
-/** A load balancer with everything below it, as field of a statement over the table load_balancer. */
+/** A load balancer with everything below it, as a field of a statement over load_balancer. */
 export const loadBalancerTree = node(loadBalancer, {
   id: id('load_balancer'),
   change: change('load_balancer'),
@@ -80,8 +80,8 @@ export const loadBalancerTree = node(loadBalancer, {
 })
 
 /**
- * A load balancer with everything below it, as it is desired: what the API has stored and a provider makes true.
- * Objects under deletion are in it, marked by their change.
+ * The desired state of a load balancer with everything below it, as stored by the API and applied by a provider.
+ * Contains objects under deletion, marked by their change.
  */
 export type LoadBalancerTree = ValueOf<typeof loadBalancerTree>
 export type ListenerNode = ValueOf<typeof listenerNode>

@@ -78,7 +78,7 @@ t.test('bounds, defaults and nullability match the API', async t => {
   t.notOk(at(schemaOf('listener_update'), 'properties', 'protocol'), 'immutable attributes are not in update schemas')
   t.notOk(at(schemaOf('listener_update'), 'properties', 'name', 'default'), 'an update schema has no defaults')
   t.match(at(schemaOf('loadbalancer_create'), 'properties', 'listeners', 'anyOf', 0, 'items', 'properties'), {
-    protocol_port: { description: 'Port on which the listener answers.' },
+    protocol_port: { description: 'Port that the listener listens on.' },
     default_pool: { anyOf: [{ properties: { members: {}, lb_algorithm: { description: String } } }] },
   })
   const parameters = at(document, 'paths', '/v2/lbaas/pools', 'get', 'parameters') as Json[]

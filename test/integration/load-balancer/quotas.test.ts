@@ -317,7 +317,7 @@ t.test('a locked quota row means 503 for its project only', async t => {
     setQuota(api, { pool: 1 }, 'another'),
   ])
   for (const reply of [created, set]) {
-    t.match(reply, { status: 503, body: { faultcode: 'Server', faultstring: /try again/ } })
+    t.match(reply, { status: 503, body: { faultcode: 'Server', faultstring: /Try again/ } })
     t.equal(reply.headers.get('retry-after'), '1')
   }
   t.equal(elsewhere.status, 202)

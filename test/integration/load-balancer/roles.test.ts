@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isAllowed, rolesThatCount } from '../../../controller/load-balancer/schema/rights.js'
+import { isAllowed, withEffectiveRoles } from '../../../controller/load-balancer/schema/rights.js'
 import { callerOf, FOREIGN, OWN, SYSTEM, tokenOf } from '../../support/clients/callers.js'
 import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import { loadBalancerRoutes, rightOf } from '../../support/inputs/load-balancer-routes.js'
@@ -198,7 +198,7 @@ t.test('each route allows exactly the roles and projects that its rules name', a
         for (const project of [OWN, FOREIGN, '', SYSTEM]) {
           const caller = callerOf(tokenOf(roles, project))
           if (caller === null) throw new Error('A test token is invalid')
-          const counted = rolesThatCount(caller, { strict_roles: rules === 'strict', system_scope: false })
+          const counted = withEffectiveRoles(caller, { strict_roles: rules === 'strict', system_scope: false })
           const far = reach[who][rules]
           const hasProject = project === OWN || project === FOREIGN
           const expected = hasProject && (far === 'every' || (far === 'own' && project === OWN))

@@ -1,4 +1,4 @@
-import { mayBeGivenUp } from '../../../controller/load-balancer/objects/l7-rules/regular-expression.js'
+import { mayExceedMatchLimit } from '../../../controller/load-balancer/objects/l7-rules/regular-expression.js'
 import type { Json } from '../clients/json-answers.js'
 import { SUBNET } from '../clients/load-balancer-api.js'
 import { IPV6_SUBNET, REF } from './load-balancer-options.js'
@@ -145,7 +145,7 @@ function ruleValues(): InjectionCase[] {
   const expression = (type: string) =>
     plain(type, 'REGEX', {
       // an expression that may be too laborious has a second ACL
-      harmless: text => (mayBeGivenUp(text) ? 'qqharmlessqq.*.*.*' : 'qqharmlessqq'),
+      harmless: text => (mayExceedMatchLimit(text) ? 'qqharmlessqq.*.*.*' : 'qqharmlessqq'),
       takes: EXPRESSION_TAKES,
       refuses: EXPRESSION_REFUSES,
       frames: [same, text => text.replaceAll(/[^\w/]/g, '\\$&')],

@@ -75,7 +75,7 @@ t.test('every setting has its own environment variable, default and description'
     {
       variable: 'KRATER_LOAD_BALANCER_RESERVED_IPS',
       default: ['169.254.169.254'],
-      description: /^Addresses that no member may have/,
+      description: /^Addresses that members may not use/,
     },
     'a setting has a default and a description',
   )

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { ApiError } from '../../../controller/http/errors.js'
-import { arranged } from '../../../controller/load-balancer/objects/l7-policies/positions.js'
+import { orderPolicies } from '../../../controller/load-balancer/objects/l7-policies/positions.js'
 import {
   completePolicy,
   completePolicyUpdate,
@@ -210,7 +210,8 @@ t.test('a policy has exactly what its action needs, after any sequence of update
 })
 
 t.test('the policies of a new listener get the requested positions', async t => {
-  const order = (...positions: number[]) => arranged(positions.map((position, index) => ({ name: index, position })))
+  const order = (...positions: number[]) =>
+    orderPolicies(positions.map((position, index) => ({ name: index, position })))
   const names = (...positions: number[]) => order(...positions).map(({ name }) => name)
   const last = 2147483647
   t.same(names(), [])

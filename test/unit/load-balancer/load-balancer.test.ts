@@ -352,9 +352,9 @@ t.test('loopback, unspecified and multicast addresses are refused as members in 
 
 t.test('a member on the controller’s host needs a port that the operator allows', t => {
   const host = new Map([
-    ['10.77.16.1', { isPublicLeg: true }],
-    ['10.77.0.1', { isPublicLeg: false }],
-    ['fd00::1', { isPublicLeg: false }],
+    ['10.77.16.1', { isPublic: true }],
+    ['10.77.0.1', { isPublic: false }],
+    ['fd00::1', { isPublic: false }],
   ])
   const settings = { ...SETTINGS, host_member_ports: [8080] }
   const check = (values: Parameters<typeof checkMember>[1]) => refusal(() => checkMember(settings, values, host)).status

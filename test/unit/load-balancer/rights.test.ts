@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isAllowed, rolesThatCount } from '../../../controller/load-balancer/schema/rights.js'
+import { isAllowed, withEffectiveRoles } from '../../../controller/load-balancer/schema/rights.js'
 import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
 
 t.test('each role may read, write or administer what the API’s policy allows', async t => {
@@ -11,7 +11,8 @@ t.test('each role may read, write or administer what the API’s policy allows',
   ) => {
     const caller = callerOf(tokenOf(roles, scope))
     return (
-      caller !== null && isAllowed(rolesThatCount(caller, { strict_roles: false, system_scope: false }), right, project)
+      caller !== null &&
+      isAllowed(withEffectiveRoles(caller, { strict_roles: false, system_scope: false }), right, project)
     )
   }
   t.ok(may('member', 'write', OWN) && may('load-balancer_member', 'write', OWN) && may('reader', 'read', OWN))

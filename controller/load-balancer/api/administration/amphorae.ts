@@ -32,11 +32,11 @@ export const amphoraRoutes = [
     remove: { handle: remove },
   }),
   amphoraStatistics,
-  action('failover', 'Have an amphora replaced', failOver),
-  action('config', 'Have an amphora configured anew', configure),
+  action('failover', 'Replace an amphora', failOver),
+  action('config', 'Configure an amphora again', configure),
 ]
 
-/** Another amphora takes its place. One that carries nothing has no place that another could take. */
+/** Replaces an amphora. One without a load balancer has no role to replace. */
 async function failOver(service: Service, call: Call, right: Right) {
   const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call, right)
   if (loadBalancerId === null) throw immutable(amphora.label, id)
@@ -52,8 +52,8 @@ async function failOver(service: Service, call: Call, right: Right) {
 }
 
 /**
- * Has its configuration pushed to it anew, whatever it says that it has. Nothing that is desired changes by this, so the load balancer's status
- * does not either.
+ * Pushes the configuration to an amphora again, regardless of what it reports. The desired state does not
+ * change, so neither does the load balancer's status.
  */
 async function configure(service: Service, call: Call, right: Right) {
   const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call, right)
@@ -70,7 +70,7 @@ async function configure(service: Service, call: Call, right: Right) {
   return { status: 202 }
 }
 
-/** Only one in ERROR: the others serve, or are being made or removed by those who know of them. */
+/** Deletes an amphora in ERROR only. Others serve traffic, or are being created or deleted. */
 async function remove(service: Service, call: Call, right: Right) {
   const { id, load_balancer_id: loadBalancerId } = await findAmphora(service, call, right)
   const { database } = service

@@ -11,14 +11,14 @@ export const availabilityZoneProfileRoutes = profileRoutes({
   user: availabilityZone,
   reference: 'availability_zone_profile_id',
   keysOf: provider => provider.availabilityZoneKeys,
-  bodyOfCreate: wrappedBody(
+  createBody: wrappedBody(
     availabilityZoneProfile.singular,
     createSchema(availabilityZoneProfile).transform(({ availability_zone_data: data, ...values }) => ({
       ...values,
       data,
     })),
   ),
-  bodyOfUpdate: wrappedBody(
+  updateBody: wrappedBody(
     availabilityZoneProfile.singular,
     updateSchema(availabilityZoneProfile).transform(({ availability_zone_data: data, ...values }) => ({
       ...values,

@@ -11,22 +11,22 @@ import type { Call } from '../dialect.js'
 import { objectRoutes } from '../object-routes.js'
 import { authoriseShared, insertShared, removeShared, updateShared } from './shared-objects.js'
 
-/** Stands for "none" at clients, and is no name. */
+/** Means "no availability zone" to clients, so it cannot be a name. */
 const RESERVED_NAME = '00000000-0000-0000-0000-000000000000'
 
-const bodyOfCreate = wrappedBody(availabilityZone.singular, createSchema(availabilityZone))
-const bodyOfUpdate = wrappedBody(availabilityZone.singular, updateSchema(availabilityZone))
+const createBody = wrappedBody(availabilityZone.singular, createSchema(availabilityZone))
+const updateBody = wrappedBody(availabilityZone.singular, updateSchema(availabilityZone))
 
-/** Where load balancers can be asked to be; known by their names. */
+/** Routes of availability zones, which are identified by name. */
 export const availabilityZoneRoutes = objectRoutes(availabilityZone, {
   path: '/lbaas/availabilityzones',
   rights: { read: 'read', write: 'admin' },
-  create: { request: bodyOfCreate, handle: create },
-  update: { request: bodyOfUpdate, handle: update },
+  create: { request: createBody, handle: create },
+  update: { request: updateBody, handle: update },
   remove: { handle: removeShared(availabilityZone) },
 })
 
-async function create({ database }: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create({ database }: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   parseArguments(call.queryString)
   const values = await call.body()
   authoriseShared(call.caller, right)
@@ -35,7 +35,7 @@ async function create({ database }: Service, call: Call<z.output<typeof bodyOfCr
   return insertShared(database, availabilityZone, values, profile)
 }
 
-async function update({ database }: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update({ database }: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   parseArguments(call.queryString)
   const values = await call.body()
   authoriseShared(call.caller, right)

@@ -11,11 +11,11 @@ export const flavorProfileRoutes = profileRoutes({
   user: flavor,
   reference: 'flavor_profile_id',
   keysOf: provider => provider.flavorKeys,
-  bodyOfCreate: wrappedBody(
+  createBody: wrappedBody(
     flavorProfile.singular,
     createSchema(flavorProfile).transform(({ flavor_data: data, ...values }) => ({ ...values, data })),
   ),
-  bodyOfUpdate: wrappedBody(
+  updateBody: wrappedBody(
     flavorProfile.singular,
     updateSchema(flavorProfile).transform(({ flavor_data: data, ...values }) => ({ ...values, data })),
   ),

@@ -11,19 +11,19 @@ import type { Call } from '../dialect.js'
 import { objectRoutes } from '../object-routes.js'
 import { authoriseShared, insertShared, removeShared, updateShared } from './shared-objects.js'
 
-const bodyOfCreate = wrappedBody(flavor.singular, createSchema(flavor))
-const bodyOfUpdate = wrappedBody(flavor.singular, updateSchema(flavor))
+const createBody = wrappedBody(flavor.singular, createSchema(flavor))
+const updateBody = wrappedBody(flavor.singular, updateSchema(flavor))
 
-/** What load balancers can be asked to be like. */
+/** Routes of flavors. */
 export const flavorRoutes = objectRoutes(flavor, {
   path: '/lbaas/flavors',
   rights: { read: 'read', write: 'admin' },
-  create: { request: bodyOfCreate, handle: create },
-  update: { request: bodyOfUpdate, handle: update },
+  create: { request: createBody, handle: create },
+  update: { request: updateBody, handle: update },
   remove: { handle: removeShared(flavor) },
 })
 
-async function create({ database }: Service, call: Call<z.output<typeof bodyOfCreate>>, right: Right) {
+async function create({ database }: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   parseArguments(call.queryString)
   const values = await call.body()
   authoriseShared(call.caller, right)
@@ -31,7 +31,7 @@ async function create({ database }: Service, call: Call<z.output<typeof bodyOfCr
   return insertShared(database, flavor, { id: randomUUID(), ...values }, profile)
 }
 
-async function update({ database }: Service, call: Call<z.output<typeof bodyOfUpdate>>, right: Right) {
+async function update({ database }: Service, call: Call<z.output<typeof updateBody>>, right: Right) {
   parseArguments(call.queryString)
   const values = await call.body()
   authoriseShared(call.caller, right)

@@ -23,18 +23,18 @@ import { answerWith, authoriseShared, inUse, removeShared, requireKey, writeShar
 
 type Values = { name: string; provider_name: string; data: string }
 
-/** What tells the profiles of flavors from those of availability zones. */
+/** Differences between flavor profiles and availability zone profiles. */
 type ProfileKind = {
   path: string
   profile: Resource
-  /** The attribute and column that holds the data, as a text that holds a JSON object. */
+  /** Attribute and column of the data, which is the text of a JSON object. */
   attribute: 'flavor_data' | 'availability_zone_data'
-  /** What is made from such a profile, and its column that names the profile. */
+  /** Resource that uses such a profile, and its column with the profile's id. */
   user: Resource
   reference: 'flavor_profile_id' | 'availability_zone_profile_id'
   keysOf: (provider: ProviderCapabilities) => readonly ProfileKey[] | null
-  bodyOfCreate: z.ZodType<Values>
-  bodyOfUpdate: z.ZodType<Partial<Values>>
+  createBody: z.ZodType<Values>
+  updateBody: z.ZodType<Partial<Values>>
 }
 
 export const profileRoutes = (kind: ProfileKind): LoadBalancerRoute[] =>
@@ -42,11 +42,11 @@ export const profileRoutes = (kind: ProfileKind): LoadBalancerRoute[] =>
     path: kind.path,
     rights: { read: 'admin', write: 'admin' },
     create: {
-      request: kind.bodyOfCreate,
+      request: kind.createBody,
       handle: (service, call, right) => createProfile(service, kind, call, right),
     },
     update: {
-      request: kind.bodyOfUpdate,
+      request: kind.updateBody,
       handle: (service, call, right) => updateProfile(service, kind, call, right),
     },
     remove: { handle: removeShared(kind.profile) },
@@ -65,7 +65,7 @@ async function createProfile({ database, providers }: Service, kind: ProfileKind
   })
 }
 
-/** What load balancers were made by stays as it is: only the name of a profile that is in use can change. */
+/** Of a profile in use, only the name can change, so that existing load balancers keep their data. */
 async function updateProfile(
   { database, providers }: Service,
   kind: ProfileKind,
@@ -79,7 +79,7 @@ async function updateProfile(
   const id = requireKey(profile, call.params.id ?? '')
   return inTransaction(database, async trx => {
     if (values.provider_name !== undefined || values.data !== undefined) {
-      // Whoever makes a flavor from it meanwhile waits.
+      // The lock makes a concurrent create of a flavor from this profile wait.
       const row = await maybeOne(
         trx,
         sql<Pick<Values, 'provider_name' | 'data'>>`
@@ -88,11 +88,11 @@ async function updateProfile(
       )
       if (row === undefined) throw missing(profile.label, id)
       checkData(providers, kind, values.provider_name ?? row.provider_name, values.data ?? row.data)
-      const made = await maybeOne(
+      const inUseBy = await maybeOne(
         trx,
         sql`SELECT 1 FROM ${identifier(user.table)} WHERE ${identifier(reference)} = ${id} LIMIT 1`,
       )
-      if (made !== undefined) throw inUse(profile, id)
+      if (inUseBy !== undefined) throw inUse(profile, id)
     }
     await writeShared(trx, profile, id, columnsOf(kind, values))
     return answerWith(200, trx, profile, id)
@@ -103,7 +103,10 @@ function columnsOf({ attribute }: ProfileKind, { data, ...columns }: Partial<Val
   return { ...columns, ...(data === undefined ? {} : { [attribute]: data }) }
 }
 
-/** @throws ApiError 400 when the provider is not enabled or the text holds no JSON object, 501 for what the provider does not know */
+/**
+ * @throws ApiError 400 when the provider is not enabled or the text is not a JSON object, 501 for unsupported
+ *   data
+ */
 function checkData(
   providers: readonly ProviderCapabilities[],
   { attribute, user, keysOf }: ProfileKind,
@@ -113,6 +116,6 @@ function checkData(
   const provider = enabledProvider(providers, name)
   const data = readProfileData(text)
   if (data === null)
-    throw badRequest(invalidInput(attribute, text, 'Value should be a string that holds a JSON object'))
+    throw badRequest(invalidInput(attribute, text, 'Value should be a string that contains a JSON object'))
   checkProfileData(provider, keysOf(provider), user, data)
 }

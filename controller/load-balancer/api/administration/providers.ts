@@ -10,18 +10,21 @@ import { route } from '../dialect.js'
 const text: Schema = { type: 'string' }
 const NAMED: Schema = { type: 'array', items: objectOf({ name: text, description: text }) }
 
-/** What the data of profiles may ask of a provider. @throws ApiError 400 when the provider is not enabled, 501 when it has no such data */
+/**
+ * Route that lists the profile keys of a provider.
+ * @throws ApiError 400 when the provider is not enabled, 501 when it has no such keys
+ */
 const capabilityRoute = (
-  what: 'flavor' | 'availability zone',
+  kind: 'flavor' | 'availability zone',
   keysOf: (provider: ProviderCapabilities) => ProviderCapabilities['flavorKeys'],
 ) => {
-  const name = `${what.replace(' ', '_')}_capabilities`
+  const name = `${kind.replace(' ', '_')}_capabilities`
   return route({
     method: 'GET',
     path: `/lbaas/providers/:provider/${name}`,
     group: 'providers',
     right: 'admin',
-    summary: `List what ${what} data may ask of a provider`,
+    summary: `List the ${kind} capabilities of a provider`,
     status: 200,
     parameters: [textFilter('name'), textFilter('description')],
     answer: objectOf({ [name]: NAMED }),
@@ -49,7 +52,7 @@ export const providerRoutes = [
     summary: 'List the enabled providers',
     status: 200,
     answer: objectOf({ providers: NAMED }),
-    // Arguments are not looked at, as this list has neither filters nor pages.
+    // Ignores arguments, because this list has neither filters nor pagination.
     handle: async ({ providers }, { caller }, right) => {
       authorise(caller, right, caller.project?.id ?? null)
       return jsonAnswer(200, { providers: providers.map(({ name, description }) => ({ name, description })) })

@@ -24,7 +24,7 @@ import { integer, text } from '../../schema/values.js'
 import { type Call, route } from '../dialect.js'
 import { listRoute } from '../object-routes.js'
 
-/** Older spellings of two of the limits. */
+/** Older names of two limits. */
 const SYNONYMS = { load_balancer: 'loadbalancer', health_monitor: 'healthmonitor' } as const
 
 const limit = integer(-1, 2_000_000_000)
@@ -42,7 +42,7 @@ const limitInBody = z
 const names = [...COUNTED_RESOURCES, ...(Object.keys(SYNONYMS) as (keyof typeof SYNONYMS)[])]
 type LimitsInBody = Partial<Record<(typeof names)[number], number | null>>
 const limitsInBody: z.ZodType<LimitsInBody> = z.strictObject(Object.fromEntries(names.map(name => [name, limitInBody])))
-const bodyOfUpdate = wrappedBody(quota.singular, limitsInBody)
+const updateBody = wrappedBody(quota.singular, limitsInBody)
 
 const STRING: Schema = { type: 'string' }
 const forms = (form: Schema) => Object.fromEntries(COUNTED_RESOURCES.map(name => [name, form]))
@@ -62,39 +62,39 @@ const PATH = '/lbaas/quotas'
 const READ = { method: 'GET', group: 'quotas', right: 'read quota', status: 200, answer: QUOTA } as const
 const WRITE = { path: `${PATH}/:project`, group: 'quotas', right: 'write quota', status: 202 } as const
 
-/** Limits of a project: those that were set for it, over the configured defaults. */
+/** Routes of project limits: the limits set for a project, otherwise the configured defaults. */
 export const quotaRoutes = [
   listRoute(quota, PATH, 'read quota'),
   route({
     ...READ,
     path: `${PATH}/defaults`,
-    summary: 'Limits of projects for which none were set',
+    summary: 'Show the default limits',
     handle: showOwnDefaults,
   }),
-  route({ ...READ, path: `${PATH}/:project`, summary: 'Limits that hold for a project', handle: show }),
+  route({ ...READ, path: `${PATH}/:project`, summary: 'Show the limits of a project', handle: show }),
   route({
     ...READ,
     path: `${PATH}/:project/default`,
-    summary: 'Limits that a project would have by default',
+    summary: 'Show the default limits of a project',
     handle: showDefaults,
   }),
   route({
     ...READ,
     path: `${PATH}/:project/usage`,
-    summary: 'Limits of a project, and how many objects count against each',
+    summary: 'Show the limits and the usage of a project',
     answer: USAGE,
     handle: showUsage,
   }),
   route({
     ...WRITE,
     method: 'PUT',
-    summary: 'Set limits of a project; null puts one back to the default',
-    request: bodyOfUpdate,
+    summary: 'Set limits of a project; null resets a limit to the default',
+    request: updateBody,
     requestForm: QUOTA_UPDATE,
     answer: QUOTA,
     handle: update,
   }),
-  route({ ...WRITE, method: 'DELETE', summary: 'Put all limits of a project back to the defaults', handle: reset }),
+  route({ ...WRITE, method: 'DELETE', summary: 'Reset all limits of a project to the defaults', handle: reset }),
 ]
 
 async function showOwnDefaults({ config }: Service, { caller, queryString }: Call, right: Right) {
@@ -107,13 +107,13 @@ async function showDefaults({ config }: Service, call: Call, right: Right) {
   return answer(200, projectOf(call, right), config.quota)
 }
 
-/** Any project's, known or not. */
+/** Shows the limits of any project, even an unknown one. */
 async function show({ database, config }: Service, call: Call, right: Right) {
   const projectId = projectOf(call, right)
   return answer(200, projectId, effectiveLimits(await storedFor(database, projectId), config.quota))
 }
 
-/** Each limit beside how many objects count against it. */
+/** Shows each limit with the number of objects in use. */
 async function showUsage({ database, config }: Service, call: Call, right: Right) {
   const projectId = projectOf(call, right)
   const limits = effectiveLimits(await storedFor(database, projectId), config.quota)
@@ -144,7 +144,7 @@ async function update({ database, config }: Service, call: Call<LimitsInBody>, r
   return answer(202, projectId, effectiveLimits(stored, config.quota))
 }
 
-/** The row stays, as the project's creates may be waiting for it. A project that has never had one has nothing to reset. */
+/** Keeps the row, because creates of the project may be waiting for its lock. 404 if the project has no row. */
 async function reset({ database }: Service, call: Call, right: Right) {
   const projectId = projectOf(call, right)
   const defaults = Object.fromEntries(COUNTED_RESOURCES.map(name => [name, null]))
@@ -165,7 +165,7 @@ async function writing<T>(database: Database, projectId: string, body: (trx: Dat
 
 const projectName = text(36, { minimum: 1 })
 
-/** @throws ApiError 400 for what cannot be a project's id, 403 */
+/** @throws ApiError 400 for an invalid project id, 403 */
 function projectOf({ caller, params, queryString }: Call, right: Right): string {
   parseArguments(queryString)
   const given = params.project ?? ''
@@ -183,12 +183,12 @@ async function storedFor(database: Database, projectId: string): Promise<StoredL
   return stored ?? null
 }
 
-/** Null puts a limit back to the default. @throws ApiError 400 */
+/** Null resets a limit to the default. @throws ApiError 400 */
 function mergeSynonyms({ load_balancer, health_monitor, ...limits }: LimitsInBody): Partial<StoredLimits> {
   const merged = (name: Counted, synonym: keyof typeof SYNONYMS, other: number | null | undefined) => {
     const own = limits[name]
     if (own !== undefined && other !== undefined && own !== other) {
-      throw invalid(`${name} and ${synonym} are the same limit: give one of them.`)
+      throw invalid(`${name} and ${synonym} are the same limit and must not differ.`)
     }
     const value = own === undefined ? other : own
     return value === undefined ? {} : { [name]: value }
@@ -202,6 +202,6 @@ function mergeSynonyms({ load_balancer, health_monitor, ...limits }: LimitsInBod
 
 function answer(status: number, projectId: string, limits: Limits): Answer {
   const { loadbalancer, healthmonitor } = limits
-  const spelt = { ...limits, load_balancer: loadbalancer, health_monitor: healthmonitor }
-  return jsonAnswer(status, { quota: { project_id: projectId, tenant_id: projectId, ...spelt } })
+  const withSynonyms = { ...limits, load_balancer: loadbalancer, health_monitor: healthmonitor }
+  return jsonAnswer(status, { quota: { project_id: projectId, tenant_id: projectId, ...withSynonyms } })
 }

@@ -15,18 +15,18 @@ import type { Handler } from '../dialect.js'
 import { objectAnswer } from '../object-routes.js'
 
 /**
- * Flavors, availability zones and the profiles of both: what administrators make for all projects. Each is a row of its own, which the
- * database guards against going while others refer to it.
+ * Columns of a flavor, an availability zone or a profile of either. Administrators create them for all
+ * projects. Foreign keys prevent the deletion of a row in use.
  */
 type Columns = Readonly<Record<string, Bound>>
 
-/** @throws ApiError 403; objects without a project go by the project of the caller */
+/** These objects have no project, so the caller's project decides. @throws ApiError 403 */
 export const authoriseShared = (caller: Caller, right: Right): void =>
   authorise(caller, right, caller.project?.id ?? null)
 
 /**
- * Makes a flavor or an availability zone.
- * @throws ApiError 409 when the name is taken, 400 when there is no such profile
+ * Creates a flavor or an availability zone.
+ * @throws ApiError 409 when the name is taken, 400 when the profile does not exist
  */
 export async function insertShared(
   database: Database,
@@ -48,7 +48,7 @@ export async function insertShared(
   })
 }
 
-/** @param name as the path has it @throws ApiError 404, 409 when the new name is taken */
+/** @param name from the path @throws ApiError 404, 409 when the new name is taken */
 export async function updateShared(
   database: Database,
   resource: Resource,
@@ -73,7 +73,7 @@ export async function writeShared(trx: Transaction, resource: Resource, key: str
   }
 }
 
-/** The handler of a DELETE. */
+/** Handler of a DELETE. */
 export function removeShared(resource: Resource): Handler {
   return async ({ database }, { caller, params, queryString }, right) => {
     parseArguments(queryString)

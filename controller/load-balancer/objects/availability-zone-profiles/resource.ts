@@ -14,11 +14,11 @@ export const availabilityZoneProfile = defineResource({
   tagged: false,
   attributes: {
     id: shared.id,
-    name: settableRequired(text(255), 'Name for people; need not be unique.'),
+    name: settableRequired(text(255), 'Human-readable name; need not be unique.'),
     provider_name: settableRequired(text(255), 'Provider that the data is for.'),
     availability_zone_data: settableRequired(
       text(4096),
-      'JSON object as text; its keys are the provider’s availability zone capabilities.',
+      'JSON object as text; its keys are availability zone capabilities of the provider.',
     ),
   },
 })

@@ -15,7 +15,7 @@ export const availabilityZone = defineResource({
   attributes: {
     name: fixedRequired(text(255, { minimum: 1 }), 'Unique name.'),
     description: shared.description,
-    enabled: settable(boolean, true, 'Whether new load balancers may ask for it.'),
-    availability_zone_profile_id: fixedRequired(uuid, 'Availability zone profile behind the zone.'),
+    enabled: settable(boolean, true, 'Whether new load balancers may use it.'),
+    availability_zone_profile_id: fixedRequired(uuid, 'Availability zone profile of the zone.'),
   },
 })

@@ -14,8 +14,8 @@ export const flavorProfile = defineResource({
   tagged: false,
   attributes: {
     id: shared.id,
-    name: settableRequired(text(255), 'Name for people; need not be unique.'),
+    name: settableRequired(text(255), 'Human-readable name; need not be unique.'),
     provider_name: settableRequired(text(255), 'Provider that the data is for.'),
-    flavor_data: settableRequired(text(4096), 'JSON object as text; its keys are the provider’s flavor capabilities.'),
+    flavor_data: settableRequired(text(4096), 'JSON object as text; its keys are flavor capabilities of the provider.'),
   },
 })

@@ -15,7 +15,7 @@ export const flavor = defineResource({
     id: shared.id,
     name: settableRequired(text(255, { minimum: 1 }), 'Unique name.'),
     description: shared.description,
-    enabled: settable(boolean, true, 'Whether new load balancers may ask for it.'),
-    flavor_profile_id: fixedRequired(uuid, 'Flavor profile behind the flavor.'),
+    enabled: settable(boolean, true, 'Whether new load balancers may use it.'),
+    flavor_profile_id: fixedRequired(uuid, 'Flavor profile of the flavor.'),
   },
 })

@@ -9,16 +9,19 @@ import {
   settableRequired,
 } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
-import { idOf } from '../../schema/select.js'
+import { idReference } from '../../schema/select.js'
 import { integer, oneNumberOf, oneOf, text, uuid } from '../../schema/values.js'
 import { shared } from '../shared-attributes.js'
 
 export const MONITOR_TYPES = ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO', 'UDP-CONNECT', 'SCTP'] as const
 
-/** Found nowhere, so that `"pool_id": null` is a pool that does not exist rather than a malformed body. */
+/** No pool has this id, so that `"pool_id": null` gives 404 for the pool rather than 400 for the body. */
 const NO_POOL = '00000000-0000-0000-0000-000000000000'
 
-/** What RFC 3986 allows in a path and query, and nothing that a configuration could take for something else. */
+/**
+ * Characters that RFC 3986 allows in path and query, so that no space or control character reaches a
+ * configuration.
+ */
 const urlPath = text(2048, {
   pattern: /^\/[A-Za-z0-9\-._~:/?#[\]@!$&'()*+,;=%]*$/,
   reason: 'Value must be a valid URL Path string',
@@ -34,7 +37,7 @@ function areStatusCodes(codes: string): boolean {
 
 const expectedCodes = text(64, {
   pattern: { test: areStatusCodes },
-  reason: 'Value should be a status code from 100 to 599, a list of them, or a range',
+  reason: 'Value should be a status code from 100 to 599, a list, or a range',
 })
 
 const domainName = text(255, {
@@ -51,18 +54,17 @@ export const healthMonitor = defineResource({
   table: 'health_monitor',
   parent: 'pool_id',
   source: 'health_monitor o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
-  filters: { pool_id: { kind: 'uuid', sql: 'o.pool_id', about: 'Pool that it belongs to.' } },
+  filters: { pool_id: { kind: 'uuid', sql: 'o.pool_id', about: 'Pool of the health monitor.' } },
   attributes: {
     id: shared.id,
     name: shared.name,
-    type: rendered(fixedRequired(oneOf(MONITOR_TYPES), 'How members are probed.')),
-    delay: rendered(settableRequired(integer(0), 'Seconds between two probes of a member.')),
-    timeout: rendered(settableRequired(integer(0), 'Seconds that a probe may take.')),
-    max_retries: rendered(settableRequired(integer(1, 10), 'Successes in a row until a member is up.')),
-    // Unset, it follows max_retries.
+    type: rendered(fixedRequired(oneOf(MONITOR_TYPES), 'Type of the probe.')),
+    delay: rendered(settableRequired(integer(0), 'Seconds between probes of a member.')),
+    timeout: rendered(settableRequired(integer(0), 'Timeout of a probe in seconds.')),
+    max_retries: rendered(settableRequired(integer(1, 10), 'Consecutive successes until a member is up.')),
     max_retries_down: rendered(
       completed(
-        settable(integer(1, 10), null, 'Failures in a row until a member is down; as max_retries when not given.'),
+        settable(integer(1, 10), null, 'Consecutive failures until a member is down; defaults to max_retries.'),
       ),
     ),
     http_method: rendered(
@@ -75,19 +77,19 @@ export const healthMonitor = defineResource({
     ),
     url_path: rendered(settable(urlPath, null, 'Path and query of the probe.')),
     expected_codes: rendered(
-      settable(expectedCodes, null, 'HTTP status codes of a good answer: one, a list or a range.'),
+      settable(expectedCodes, null, 'HTTP status codes of a successful probe: one, a list or a range.'),
     ),
     admin_state_up: shared.adminStateUp,
     project_id: shared.projectId,
     tenant_id: shared.tenantId,
-    pool_id: givenRequired(uuid, 'Pool that it belongs to.', { null: { value: NO_POOL } }),
-    pools: derived('json', idOf('o.pool_id'), 'Pools.'),
+    pool_id: givenRequired(uuid, 'Pool of the health monitor.', { null: { value: NO_POOL } }),
+    pools: derived('json', idReference('o.pool_id'), 'Pool of the health monitor, as a list.'),
     provisioning_status: shared.provisioningStatus,
     operating_status: shared.switchStatus,
     created_at: shared.createdAt,
     updated_at: shared.updatedAt,
     tags: shared.tags,
     http_version: rendered(settable(oneNumberOf([1.0, 1.1]), null, 'HTTP version of the probe.')),
-    domain_name: rendered(settable(domainName, null, 'Host that the probe asks for.')),
+    domain_name: rendered(settable(domainName, null, 'Host name in the Host header of the probe.')),
   },
 })

@@ -6,7 +6,7 @@ import type { healthMonitor } from './resource.js'
 
 type Given = Updated<typeof healthMonitor.attributes>
 type MonitorValues = Omit<Created<typeof healthMonitor.attributes>, 'pool_id' | 'project_id' | 'tenant_id'>
-/** The stored values that an update is checked against. */
+/** Stored values that an update is checked against. */
 export type StoredMonitor = Pick<
   MonitorValues,
   'type' | 'max_retries' | 'http_version' | 'domain_name' | 'admin_state_up'
@@ -17,7 +17,7 @@ const HTTP_FIELDS = ['http_method', 'url_path', 'expected_codes'] as const
 
 export type MonitorSettings = Pick<LoadBalancerSettings, 'allow_ping_health_monitors' | 'udp_connect_min_delay'>
 
-/** @throws ApiError 400 when pools of this protocol cannot have such a monitor */
+/** @throws ApiError 400 when pools of this protocol do not support the type */
 export function checkMonitorType(type: string, poolProtocol: string): void {
   const datagrams = poolProtocol === 'UDP' || poolProtocol === 'SCTP'
   const allowed = datagrams ? ['HTTP', 'TCP', 'UDP-CONNECT', 'SCTP'] : ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO']
@@ -31,7 +31,9 @@ const isHttp = (type: string) => type === 'HTTP' || type === 'HTTPS'
 function checkMonitor({ udp_connect_min_delay: least }: MonitorSettings, type: string, values: Given): void {
   const misplaced = HTTP_FIELDS.filter(field => typeof values[field] === 'string')
   if (!isHttp(type) && misplaced.length > 0) {
-    throw invalid(`A ${type} health monitor has no ${misplaced.join(', ')}: they are for HTTP and HTTPS.`)
+    throw invalid(
+      `A ${type} health monitor does not support ${misplaced.join(', ')}: these are for HTTP and HTTPS only.`,
+    )
   }
   if (type === 'UDP-CONNECT' && values.delay !== undefined && values.delay < least) {
     throw badRequest(`The delay of a UDP-CONNECT health monitor must be at least ${least} seconds.`)
@@ -45,7 +47,7 @@ function checkDomainName(domainName: string | null, httpVersion: number | null):
 }
 
 /**
- * A create body checked, with the defaults that depend on its other values.
+ * Checks a create body, and fills in defaults that depend on other values.
  * @throws ApiError 400
  */
 export function completeMonitor<T extends MonitorValues>(
@@ -66,7 +68,7 @@ export function completeMonitor<T extends MonitorValues>(
 }
 
 /**
- * An update body checked against what is stored, with nulls turned into the defaults that depend on other values.
+ * Checks an update body against the stored values, and replaces nulls by defaults that depend on other values.
  * @throws ApiError 400
  */
 export function completeMonitorUpdate(settings: MonitorSettings, stored: StoredMonitor, values: Given): Given {

@@ -3,26 +3,27 @@ import { sql } from '../../../database/sql.js'
 import type { Transaction } from '../../../database/transaction.js'
 
 /**
- * The policies of a new listener in their order, each put where it asked to be among those before it; positions are 1..n then. Pure.
+ * Orders the policies of a new listener: inserts each at its position among those before it, and numbers them
+ * 1..n. Pure.
  */
-export function arranged<T extends { position: number }>(policies: readonly T[]): T[] {
+export function orderPolicies<T extends { position: number }>(policies: readonly T[]): T[] {
   const order: T[] = []
   for (const policy of policies) order.splice(policy.position - 1, 0, policy)
   return order.map((policy, index) => ({ ...policy, position: index + 1 }))
 }
 
 /**
- * Gives the policies of a listener that are not under deletion the positions 1..n again, in one statement. Others move without a change of
- * their status. The load balancer's row must be held.
- * @param moved one that takes a place: the others step aside. Its row is there already, if need be with a position beyond all others.
- * Without it, gaps are closed.
+ * Renumbers the policies of a listener that are not under deletion to 1..n, in one statement. This does not
+ * change the status of other policies. The load balancer's row must be locked.
+ * @param moved a stored policy that takes a position and shifts the others; without it, only gaps are closed
  */
 export async function renumber(
   trx: Transaction,
   listenerId: string,
   moved: { id: string; position: number } | null = null,
 ): Promise<void> {
-  // Odd ranks lie between the others' even ones: after the place that is taken when the policy comes from before it, else before it.
+  // The moved policy gets an odd rank between the even ranks of the others: after the policy at its new
+  // position if it moves down the list, otherwise before it.
   const [id, position] = [moved?.id ?? null, moved?.position ?? 0]
   await execute(
     trx,

@@ -4,10 +4,10 @@ import { idList } from '../../schema/select.js'
 import { integer, oneOf, text, uuid, type ValueType } from '../../schema/values.js'
 import { shared } from '../shared-attributes.js'
 
-/** The position that stands for the end of the listener's policies. */
+/** The position that means the end of the list. */
 const LAST = 2_147_483_647
 
-/** Absolute, with a host, in the characters of RFC 3986. */
+/** An absolute URL with a host, in RFC 3986 characters. */
 const httpUrl = text(255, {
   pattern:
     /^https?:\/\/([\w.~!$&'()*+,;=:%-]*@)?([\w.~!$&'()*+,;=%-]+|\[[\da-f:.]+\])(:\d{0,5})?([/?#][\w.~:/?#[\]@!$&'()*+,;=%-]*)?$/i,
@@ -44,20 +44,22 @@ export const l7Policy = defineResource({
     action: rendered(
       settableRequired(
         oneOf(['REJECT', 'REDIRECT_TO_POOL', 'REDIRECT_TO_URL', 'REDIRECT_PREFIX']),
-        'What is done with requests that match.',
+        'Action on matching requests.',
       ),
     ),
-    listener_id: givenRequired(uuid, 'Listener that it belongs to.', { sql: 'o.listener_id' }),
-    redirect_pool_id: rendered(settable(uuid, null, 'Pool that gets the requests.')),
-    redirect_url: rendered(settable(httpUrl, null, 'URL that clients are sent to.')),
+    listener_id: givenRequired(uuid, 'Listener of the policy.', { sql: 'o.listener_id' }),
+    redirect_pool_id: rendered(settable(uuid, null, 'Pool that receives matching requests.')),
+    redirect_url: rendered(settable(httpUrl, null, 'URL that clients are redirected to.')),
     redirect_prefix: rendered(
-      settable(httpUrl, null, 'Beginning of the URL that clients are sent to; the path stays.'),
+      settable(httpUrl, null, 'URL prefix that clients are redirected to; the path of the request is appended.'),
     ),
-    position: rendered(completed(settable(integer(1, LAST), LAST, 'Place among the listener’s policies, from 1.'))),
+    position: rendered(
+      completed(settable(integer(1, LAST), LAST, 'Position among the policies of the listener, starting at 1.')),
+    ),
     rules: derived('json', idList('l7_rule', 'r', 'r.l7_policy_id = o.id'), 'Rules of the policy; all must match.'),
     created_at: shared.createdAt,
     updated_at: shared.updatedAt,
     tags: shared.tags,
-    redirect_http_code: rendered(settable(redirectCode, null, 'HTTP status of the redirection.')),
+    redirect_http_code: rendered(settable(redirectCode, null, 'HTTP status code of the redirect.')),
   },
 })

@@ -5,15 +5,15 @@ import type { l7Policy } from './resource.js'
 
 export type PolicyValues = Omit<Created<typeof l7Policy.attributes>, 'listener_id'>
 type Given = Updated<typeof l7Policy.attributes>
-/** What a policy does, as far as its attributes depend on each other. */
+/** Attributes of a policy that depend on each other. */
 export type Redirection = Pick<
   PolicyValues,
   'action' | 'redirect_pool_id' | 'redirect_url' | 'redirect_prefix' | 'redirect_http_code'
 >
 type Action = Redirection['action']
 
-/** Action -> the attribute that it needs. */
-const TARGET_OF = {
+/** Action -> attribute that it requires. */
+const TARGETS = {
   REJECT: null,
   REDIRECT_TO_POOL: 'redirect_pool_id',
   REDIRECT_TO_URL: 'redirect_url',
@@ -25,24 +25,24 @@ const REDIRECTS = ['REDIRECT_TO_POOL', 'REDIRECT_TO_URL', 'REDIRECT_PREFIX'] as 
 const DEFAULT_CODE = 302
 
 /**
- * A create body checked, without what its action has no use for.
+ * Checks a create body, and drops attributes that its action does not use.
  * @throws ApiError 400
  */
 export function completePolicy<T extends Redirection>(values: T): T {
   refuseTwoTargets(values)
-  return { ...values, ...redirectionOf(values.action, values) }
+  return { ...values, ...completeRedirection(values.action, values) }
 }
 
 /**
- * An update body, checked against what is stored: a redirection's target without an action switches to the action that it belongs to.
- * An action that is given needs its target in the same body.
+ * Checks an update body against the stored values. A target without an action switches to the action of that
+ * target. A given action needs its target in the same body.
  * @throws ApiError 400
  */
 export function completePolicyUpdate(stored: Redirection, values: Given): Given & Redirection {
   refuseTwoTargets(values)
-  const implied = REDIRECTS.find(action => typeof values[TARGET_OF[action]] === 'string')
+  const implied = REDIRECTS.find(action => typeof values[TARGETS[action]] === 'string')
   const { redirect_http_code: storedCode, ...storedTargets } = stored
-  const redirection = redirectionOf(values.action ?? implied ?? stored.action, {
+  const redirection = completeRedirection(values.action ?? implied ?? stored.action, {
     ...(values.action === undefined ? storedTargets : {}),
     redirect_http_code: storedCode,
     ...withoutUndefined(values),
@@ -50,30 +50,32 @@ export function completePolicyUpdate(stored: Redirection, values: Given): Given 
   return { ...values, ...redirection }
 }
 
-/** @throws ApiError 400 when listeners of this protocol have nothing below them */
+/** @throws ApiError 400 when listeners of this protocol cannot have child objects */
 export function checkPolicyListener(listenerProtocol: string): void {
   if (listenerProtocol === 'PROMETHEUS') throw invalid('A PROMETHEUS listener cannot have child objects.')
 }
 
-function redirectionOf(action: Action, values: Partial<Redirection>): Redirection {
-  const target = TARGET_OF[action]
+function completeRedirection(action: Action, values: Partial<Redirection>): Redirection {
+  const target = TARGETS[action]
   if (target !== null && typeof values[target] !== 'string') {
-    throw badRequest(`Invalid L7 Policy arguments: the action ${action} needs ${target}.`)
+    throw badRequest(`Invalid L7 Policy arguments: action ${action} requires ${target}.`)
   }
-  const byLocation = target === 'redirect_url' || target === 'redirect_prefix'
+  const isRedirect = target === 'redirect_url' || target === 'redirect_prefix'
   return {
     action,
     redirect_pool_id: target === 'redirect_pool_id' ? (values.redirect_pool_id ?? null) : null,
     redirect_url: target === 'redirect_url' ? (values.redirect_url ?? null) : null,
     redirect_prefix: target === 'redirect_prefix' ? (values.redirect_prefix ?? null) : null,
-    redirect_http_code: byLocation ? (values.redirect_http_code ?? DEFAULT_CODE) : null,
+    redirect_http_code: isRedirect ? (values.redirect_http_code ?? DEFAULT_CODE) : null,
   }
 }
 
 function refuseTwoTargets({ redirect_pool_id, redirect_url, redirect_prefix }: Partial<Redirection>): void {
   if (typeof redirect_pool_id !== 'string') return
   if (typeof redirect_url !== 'string' && typeof redirect_prefix !== 'string') return
-  throw badRequest('Invalid L7 Policy arguments: a pool and a URL or prefix cannot be given together.')
+  throw badRequest(
+    'Invalid L7 Policy arguments: redirect_pool_id cannot be combined with redirect_url or redirect_prefix.',
+  )
 }
 
 const withoutUndefined = (values: Given): Partial<Redirection> =>

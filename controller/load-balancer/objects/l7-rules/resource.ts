@@ -3,7 +3,7 @@ import { defineResource } from '../../schema/resource.js'
 import { boolean, oneOf, text } from '../../schema/values.js'
 import { shared } from '../shared-attributes.js'
 
-const line = text(255, { pattern: /^[^\r\n]*$/, reason: 'Value should not hold a line break' })
+const line = text(255, { pattern: /^[^\r\n]*$/, reason: 'Value should not contain a line break' })
 
 export const l7Rule = defineResource({
   label: 'L7 Rule',
@@ -12,7 +12,7 @@ export const l7Rule = defineResource({
   table: 'l7_rule',
   parent: 'l7_policy_id',
   source: 'l7_rule o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
-  // openstacksdk repeats what the path says.
+  // openstacksdk repeats the id from the path.
   filters: { l7policy_id: { kind: 'uuid', sql: 'o.l7_policy_id' } },
   attributes: {
     id: shared.id,
@@ -28,15 +28,15 @@ export const l7Rule = defineResource({
           'SSL_VERIFY_RESULT',
           'SSL_DN_FIELD',
         ]),
-        'What part of the request is compared.',
+        'Part of the request to compare.',
       ),
     ),
     compare_type: rendered(
-      settableRequired(oneOf(['REGEX', 'STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO']), 'How it is compared.'),
+      settableRequired(oneOf(['REGEX', 'STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO']), 'Type of comparison.'),
     ),
     key: rendered(settable(line, null, 'Name of the header, cookie or certificate field.')),
-    value: rendered(settableRequired(line, 'What it is compared with.')),
-    invert: rendered(settable(boolean, false, 'Whether the rule matches when the comparison does not.')),
+    value: rendered(settableRequired(line, 'Value to compare with.')),
+    invert: rendered(settable(boolean, false, 'Whether to invert the result of the comparison.')),
     provisioning_status: shared.provisioningStatus,
     operating_status: shared.switchStatus,
     created_at: shared.createdAt,

@@ -13,13 +13,13 @@ import {
 
 type ListenerProtocol = Created<typeof listener.attributes>['protocol']
 
-/** Layer-4 protocol that a listener's port belongs to. */
+/** Layer-4 protocol of a listener's port. */
 export function transportOf(protocol: ListenerProtocol): 'tcp' | 'udp' | 'sctp' {
   return protocol === 'UDP' ? 'udp' : protocol === 'SCTP' ? 'sctp' : 'tcp'
 }
 
 /** Listener protocol -> pool protocols that it may use. */
-const POOL_PROTOCOLS_OF: Readonly<Record<ListenerProtocol, readonly string[]>> = {
+const POOL_PROTOCOLS_BY_LISTENER: Readonly<Record<ListenerProtocol, readonly string[]>> = {
   TCP: ['TCP', 'HTTP', 'HTTPS', 'PROXY', 'PROXYV2'],
   HTTP: ['HTTP', 'PROXY', 'PROXYV2'],
   HTTPS: ['HTTPS', 'TCP', 'PROXY', 'PROXYV2'],
@@ -31,7 +31,7 @@ const POOL_PROTOCOLS_OF: Readonly<Record<ListenerProtocol, readonly string[]>> =
 
 /** @throws ApiError 400 when a listener cannot use a pool of this protocol */
 export function checkPoolProtocol(listenerProtocol: string, poolProtocol: string): void {
-  const allowed: Readonly<Record<string, readonly string[]>> = POOL_PROTOCOLS_OF
+  const allowed: Readonly<Record<string, readonly string[]>> = POOL_PROTOCOLS_BY_LISTENER
   if (listenerProtocol === 'PROMETHEUS') throw badRequest('Listeners of type PROMETHEUS cannot have child objects.')
   if (allowed[listenerProtocol]?.includes(poolProtocol) === true) return
   throw invalid(`The pool protocol '${poolProtocol}' is invalid while the listener protocol is '${listenerProtocol}'.`)
@@ -57,7 +57,7 @@ const TLS_HEADERS: readonly string[] = [
 ]
 
 /**
- * Headers that a listener's protocol allows to be inserted.
+ * Checks that a listener's protocol supports the headers to insert.
  * @throws ApiError 400 that names the protocol or the headers
  */
 function checkHeaders(protocol: string, insertHeaders: Readonly<Record<string, string>>): void {
@@ -78,7 +78,7 @@ export type ListenerSettings = ListenerTlsSettings &
 type NewListenerValues = Omit<Created<typeof listener.attributes>, 'loadbalancer_id' | 'default_pool_id'>
 
 /**
- * A create body checked, with the defaults that depend on the protocol.
+ * Checks a create body, and fills in defaults that depend on the protocol.
  * @throws ApiError 400
  */
 export function completeListener<T extends NewListenerValues>(settings: ListenerSettings, values: T): T {
@@ -93,7 +93,7 @@ export function completeListener<T extends NewListenerValues>(settings: Listener
   const defaults = listenerTlsDefaults(settings, protocol)
   return {
     ...values,
-    allowed_cidrs: withoutEmpty(values.allowed_cidrs),
+    allowed_cidrs: nullIfEmpty(values.allowed_cidrs),
     tls_ciphers: values.tls_ciphers ?? defaults.tls_ciphers,
     tls_versions: values.tls_versions ?? defaults.tls_versions,
     alpn_protocols: values.alpn_protocols ?? defaults.alpn_protocols,
@@ -101,18 +101,18 @@ export function completeListener<T extends NewListenerValues>(settings: Listener
 }
 
 type Given = Updated<typeof listener.attributes>
-/** The stored values that an update is checked against. */
+/** Stored values that an update is checked against. */
 export type StoredListener = TlsValues
 
 /**
- * An update body checked against what is stored, with nulls turned into the defaults that depend on the protocol.
+ * Checks an update body against the stored values, and replaces nulls by defaults that depend on the protocol.
  * @throws ApiError 400
  */
 export function completeListenerUpdate(settings: ListenerSettings, stored: StoredListener, values: Given): Given {
   const { protocol } = stored
   checkHeaders(protocol, values.insert_headers ?? {})
   const complete = { ...values }
-  if (values.allowed_cidrs !== undefined) complete.allowed_cidrs = withoutEmpty(values.allowed_cidrs)
+  if (values.allowed_cidrs !== undefined) complete.allowed_cidrs = nullIfEmpty(values.allowed_cidrs)
   checkListenerTls(settings, { ...stored, ...values }, values)
   const defaults = listenerTlsDefaults(settings, protocol)
   if (values.tls_ciphers === null) complete.tls_ciphers = defaults.tls_ciphers
@@ -121,5 +121,5 @@ export function completeListenerUpdate(settings: ListenerSettings, stored: Store
   return complete
 }
 
-/** No source at all is written as every source. */
-const withoutEmpty = (cidrs: string[] | null): string[] | null => (cidrs === null || cidrs.length === 0 ? null : cidrs)
+/** An empty list means the same as null: all sources. */
+const nullIfEmpty = (cidrs: string[] | null): string[] | null => (cidrs === null || cidrs.length === 0 ? null : cidrs)

@@ -8,7 +8,7 @@ import { nonEmptyListOf, oneOf, text } from '../../schema/values.js'
 export const certificateReference = text(255, {
   minimum: 1,
   pattern: /^[\x21-\x7e]+$/,
-  reason: 'Value should be a reference to a secret or container of the key manager',
+  reason: 'Value should be a key manager reference of a secret or container',
 })
 export const tlsCiphers = text(2048, {
   minimum: 1,
@@ -28,17 +28,17 @@ export type TlsOptions = {
 
 export type TlsSettings = Pick<LoadBalancerSettings, 'minimum_tls_version' | 'tls_cipher_prohibit_list'>
 
-/** What stands where TLS is spoken and nothing is said. */
+/** Default TLS options where TLS is enabled. */
 export function defaultTlsOptions({ minimum_tls_version }: TlsSettings, ciphers: string): TlsOptions {
-  const usual: TlsOptions['tls_versions'] = ['TLSv1.2', 'TLSv1.3']
+  const defaultVersions: TlsOptions['tls_versions'] = ['TLSv1.2', 'TLSv1.3']
   return {
     tls_ciphers: ciphers,
-    tls_versions: usual.filter(version => !isOlder(version, minimum_tls_version)),
+    tls_versions: defaultVersions.filter(version => !isOlder(version, minimum_tls_version)),
     alpn_protocols: ['h2', 'http/1.1', 'http/1.0'],
   }
 }
 
-/** @throws ApiError 400 for a cipher that the operator forbids */
+/** @throws ApiError 400 for a prohibited cipher */
 export function checkCiphers({ tls_cipher_prohibit_list }: TlsSettings, ciphers: string | null | undefined): void {
   const named = (ciphers ?? '').split(':').map(cipher => cipher.replace(/^\+/, ''))
   const prohibited = named.filter(cipher => tls_cipher_prohibit_list.includes(cipher))
@@ -47,7 +47,7 @@ export function checkCiphers({ tls_cipher_prohibit_list }: TlsSettings, ciphers:
   }
 }
 
-/** @throws ApiError 400 for a version older than the operator allows */
+/** @throws ApiError 400 for a version older than the minimum */
 export function checkTlsVersions({ minimum_tls_version }: TlsSettings, versions: TlsOptions['tls_versions']): void {
   const older = (versions ?? []).filter(version => isOlder(version, minimum_tls_version))
   if (older.length > 0) {

@@ -23,7 +23,7 @@ type Given = Updated<typeof listener.attributes>
 const CLIENT_FIELDS = ['client_ca_tls_container_ref', 'client_crl_container_ref', 'client_authentication'] as const
 const CERTIFICATE_FIELDS = ['default_tls_container_ref', 'sni_container_refs', 'client_ca_tls_container_ref'] as const
 
-/** Values of TLS options where none are given: those of the operator on a listener that ends TLS, none elsewhere. */
+/** Default TLS options: those of the settings for listeners that terminate TLS, otherwise none. */
 export function listenerTlsDefaults(settings: ListenerTlsSettings, protocol: string): TlsOptions {
   return protocol === 'TERMINATED_HTTPS'
     ? defaultTlsOptions(settings, settings.default_listener_ciphers)
@@ -31,14 +31,14 @@ export function listenerTlsDefaults(settings: ListenerTlsSettings, protocol: str
 }
 
 /**
- * What a listener's TLS values must agree on among themselves.
- * @param values those that will stand
- * @param given those that the request brings; a create brings all of them
+ * Checks a listener's TLS values for consistency.
+ * @param values the resulting values
+ * @param given the values of the request; a create has all of them
  * @throws ApiError 400
  */
 export function checkListenerTls(settings: ListenerTlsSettings, values: TlsValues, given: Given): void {
   const { protocol } = values
-  checkPlace(protocol, given)
+  refuseMisplacedReferences(protocol, given)
   const hasCertificate = values.default_tls_container_ref !== null || values.sni_container_refs.length > 0
   const hasAuthority = values.client_ca_tls_container_ref !== null
   if (hasAuthority && !hasCertificate && CERTIFICATE_FIELDS.some(field => given[field] !== undefined)) {
@@ -61,7 +61,7 @@ export function checkListenerTls(settings: ListenerTlsSettings, values: TlsValue
   if (given.tls_versions !== undefined) checkTlsVersions(settings, given.tls_versions)
 }
 
-/** A listener that ends TLS has a certificate from the start. @throws ApiError 400 */
+/** @throws ApiError 400 when a listener that terminates TLS has no certificate */
 export function requireCertificate({ protocol, default_tls_container_ref, sni_container_refs }: TlsValues): void {
   if (protocol !== 'TERMINATED_HTTPS' || default_tls_container_ref !== null || sni_container_refs.length > 0) return
   throw invalid('An SNI or default certificate container reference must be provided for TERMINATED_HTTPS listeners.')
@@ -69,8 +69,8 @@ export function requireCertificate({ protocol, default_tls_container_ref, sni_co
 
 const isGiven = (reference: string | null | undefined) => typeof reference === 'string'
 
-/** @throws ApiError 400 for references to certificates on a listener that cannot use them */
-function checkPlace(protocol: string, given: Given): void {
+/** @throws ApiError 400 for certificate references on a listener that cannot use them */
+function refuseMisplacedReferences(protocol: string, given: Given): void {
   if (protocol === 'TERMINATED_HTTPS' || protocol === 'PROMETHEUS') return
   const named = [
     given.default_tls_container_ref,
@@ -82,7 +82,7 @@ function checkPlace(protocol: string, given: Given): void {
 }
 
 function checkHsts({ protocol, hsts_max_age }: TlsValues, given: Given): void {
-  if (isSwitchedOn(given) && hsts_max_age === null) {
+  if (enablesHstsOption(given) && hsts_max_age === null) {
     throw invalid(
       'HSTS configuration options hsts_include_subdomains and hsts_preload only make sense if hsts_max_age is set as well.',
     )
@@ -92,5 +92,5 @@ function checkHsts({ protocol, hsts_max_age }: TlsValues, given: Given): void {
   }
 }
 
-const isSwitchedOn = ({ hsts_include_subdomains, hsts_preload }: Given) =>
+const enablesHstsOption = ({ hsts_include_subdomains, hsts_preload }: Given) =>
   hsts_include_subdomains === true || hsts_preload === true

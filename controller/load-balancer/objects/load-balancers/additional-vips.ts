@@ -3,13 +3,14 @@ import type { NetworkDriver, Port } from '../../../network/driver.js'
 import { invalid } from '../../schema/faults.js'
 import { findSubnet, isIn, sameAddress } from './vip-addresses.js'
 
-/** A further address of the VIP's port; null leaves the choice to the network. */
+/** An additional address of the VIP port; null lets the network choose. */
 export type AdditionalPlan = { subnetId: string; address: string | null }
 
 /**
- * Looks up the subnets of further addresses, with the caller's own rights: each another one, all on the network of the VIP.
- * @param main where the VIP itself is; `port` when it is the user's, which must have these addresses already
- * @throws ApiError 400 for what does not exist or does not fit together
+ * Looks up the subnets of additional addresses with the caller's rights. They must differ, and be on the
+ * network of the VIP.
+ * @param main location of the VIP; `port` if the user provides it, which must then have these addresses
+ * @throws ApiError 400 when an object does not exist or does not match
  */
 export async function planAdditionalVips(
   network: NetworkDriver,

@@ -15,11 +15,11 @@ import type { Service } from '../../schema/service.js'
 import { availabilityZone } from '../availability-zones/resource.js'
 import { flavor } from '../flavors/resource.js'
 
-/** What a create body says of what carries the load balancer, and where. */
+/** Attributes of a create body that decide the provider and the placement. */
 export type PlacementRequest = {
   provider: string | null
   flavor_id: string | null
-  /** The flavor by its name. */
+  /** Name of the flavor. */
   flavor: string | null
   availability_zone: string | null
 }
@@ -40,8 +40,9 @@ export type Placement = {
 type Data = Readonly<Record<string, unknown>>
 
 /**
- * Finds the provider, flavor and availability zone of a new load balancer. The flavor picks the provider unless the request names one.
- * @throws ApiError 400 for what is unknown, disabled, or does not go together
+ * Finds the provider, flavor and availability zone of a new load balancer. The flavor selects the provider
+ * unless the request names one.
+ * @throws ApiError 400 for unknown, disabled or incompatible objects
  */
 export async function placeLoadBalancer(
   { database, providers, config }: Service,
@@ -51,7 +52,7 @@ export async function placeLoadBalancer(
   const zone = await findZone(database, request.availability_zone)
   const provider =
     pickProvider(providers, request.provider, chosen) ?? enabledProvider(providers, config.default_provider)
-  const flavorData = dataOf(chosen)
+  const flavorData = profileData(chosen)
   const topology = flavorData.loadbalancer_topology
   return {
     provider,
@@ -63,11 +64,11 @@ export async function placeLoadBalancer(
       vip_vnic_type: flavorData.sriov_vip === true ? 'direct' : 'normal',
     },
     flavorData,
-    zoneData: dataOf(zone),
+    zoneData: profileData(zone),
   }
 }
 
-/** @throws ApiError 400 when the availability zone has no VIPs on the network, or an SR-IOV VIP is to have security groups */
+/** @throws ApiError 400 when the availability zone excludes the VIP network, or an SR-IOV VIP has security groups */
 export function checkPlacedVip(
   { columns, zoneData }: Placement,
   networkId: string,
@@ -75,14 +76,14 @@ export function checkPlacedVip(
 ): void {
   const networks = zoneData.valid_vip_networks
   if (isTexts(networks) && !networks.includes(networkId)) {
-    throw invalid(`Availability zone ${columns.availability_zone} has no VIPs on network ${networkId}.`)
+    throw invalid(`Availability zone ${columns.availability_zone} does not allow VIPs on network ${networkId}.`)
   }
   if (columns.vip_vnic_type === 'direct' && vip_sg_ids.length > 0) {
     throw invalid('A VIP on an SR-IOV virtual function cannot have security groups.')
   }
 }
 
-/** @throws ApiError 501 when the provider cannot carry out what the flavor or the availability zone ask for */
+/** @throws ApiError 501 when the provider does not support the flavor or the availability zone */
 export function refuseUnsupportedPlacement({ provider, flavorData, zoneData, columns }: Placement): void {
   if (columns.flavor_id !== null) checkProfileData(provider, provider.flavorKeys, flavor, flavorData)
   refuseUnsupported(provider, flavor, flavorData)
@@ -99,7 +100,7 @@ async function findFlavor(
   database: Database,
   { flavor_id: id, flavor: name }: PlacementRequest,
 ): Promise<FoundFlavor | null> {
-  if (id !== null && name !== null) throw invalid('flavor and flavor_id each name a flavor: give one of them.')
+  if (id !== null && name !== null) throw invalid('flavor and flavor_id are mutually exclusive.')
   if (id === null && name === null) return null
   const found = await maybeOne(
     database,
@@ -108,7 +109,7 @@ async function findFlavor(
         FROM flavor JOIN flavor_profile profile ON profile.id = flavor.flavor_profile_id
        WHERE ${id === null ? sql`flavor.name = ${name}` : sql`flavor.id = ${id}`}`,
   )
-  return usable(found, flavor.label, 'flavor', id ?? name ?? '')
+  return requireEnabled(found, flavor.label, 'flavor', id ?? name ?? '')
 }
 
 async function findZone(database: Database, name: string | null): Promise<Found | null> {
@@ -120,10 +121,10 @@ async function findZone(database: Database, name: string | null): Promise<Found 
         FROM availability_zone zone JOIN availability_zone_profile profile ON profile.id = zone.availability_zone_profile_id
        WHERE zone.name = ${name}`,
   )
-  return usable(found, availabilityZone.label, 'availability_zone', name)
+  return requireEnabled(found, availabilityZone.label, 'availability_zone', name)
 }
 
-function usable<T extends Found>(found: T | undefined, label: string, option: string, given: string): T {
+function requireEnabled<T extends Found>(found: T | undefined, label: string, option: string, given: string): T {
   if (found === undefined) throw missingReference(label, given)
   if (!found.enabled) throw badRequest(`The selected ${option} is not allowed in this deployment: ${given}`)
   return found
@@ -134,13 +135,13 @@ function pickProvider(
   named: string | null,
   chosen: FoundFlavor | null,
 ): ProviderCapabilities | null {
-  const asked = named === null ? null : enabledProvider(providers, named)
-  if (chosen === null) return asked
-  const own = enabledProvider(providers, chosen.provider_name)
-  if (asked !== null && !isSameProvider(asked, own)) {
-    throw badRequest(`Flavor '${chosen.name}' is not compatible with provider '${asked.name}'`)
+  const requested = named === null ? null : enabledProvider(providers, named)
+  if (chosen === null) return requested
+  const flavorProvider = enabledProvider(providers, chosen.provider_name)
+  if (requested !== null && !isSameProvider(requested, flavorProvider)) {
+    throw badRequest(`Flavor '${chosen.name}' is not compatible with provider '${requested.name}'`)
   }
-  return asked ?? own
+  return requested ?? flavorProvider
 }
 
-const dataOf = (found: Found | null): Data => (found === null ? {} : (readProfileData(found.data) ?? {}))
+const profileData = (found: Found | null): Data => (found === null ? {} : (readProfileData(found.data) ?? {}))

@@ -4,7 +4,7 @@ import type { Caller } from '../../../identity/caller.js'
 import { managementOverlap, type NetworkDriver, type Subnet } from '../../../network/driver.js'
 import { missingReference } from '../../schema/faults.js'
 
-/** @throws ApiError 400 for a subnet that the caller cannot see, or on which no amphora may stand */
+/** @throws ApiError 400 for a subnet that the caller cannot see, or that overlaps the management network */
 export async function findSubnet(network: NetworkDriver, caller: Caller, id: string): Promise<Subnet> {
   const subnet = await network.findSubnet(caller, id)
   if (subnet === null) throw missingReference('Subnet', id)

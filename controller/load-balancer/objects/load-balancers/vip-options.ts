@@ -6,8 +6,8 @@ import type { NetworkDriver } from '../../../network/driver.js'
 import { invalid, missingReference } from '../../schema/faults.js'
 
 /**
- * Looks up the security groups and the QoS policy that a VIP is to have, with the caller's own rights.
- * @throws ApiError 400 for what does not exist, or when there is no such thing in this deployment
+ * Looks up the security groups and the QoS policy of a VIP, with the caller's rights.
+ * @throws ApiError 400 when one does not exist or the deployment does not support it
  */
 export async function checkVipOptions(
   network: NetworkDriver,
@@ -26,8 +26,8 @@ export async function checkVipOptions(
 }
 
 /**
- * Security groups go neither with an SR-IOV VIP nor with listeners that have allowed_cidrs of their own.
- * @param trx holds the load balancer's row
+ * Rejects security groups for an SR-IOV VIP, and beside listeners with allowed_cidrs.
+ * @param trx has locked the load balancer's row
  * @throws ApiError 400
  */
 export async function checkSecurityGroups(trx: Knex, id: string, groups: readonly string[] = []): Promise<void> {
@@ -44,6 +44,8 @@ export async function checkSecurityGroups(trx: Knex, id: string, groups: readonl
        WHERE load_balancer_id = ${id} AND change <> 'delete' AND allowed_cidrs IS NOT NULL LIMIT 1`,
   )
   if (restricted !== undefined) {
-    throw invalid(`vip_sg_ids cannot be used on a load balancer whose listeners have allowed_cidrs: ${restricted.id}`)
+    throw invalid(
+      `vip_sg_ids cannot be used on a load balancer with allowed_cidrs: listener ${restricted.id} has them.`,
+    )
   }
 }

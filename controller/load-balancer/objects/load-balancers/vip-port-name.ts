@@ -1,3 +1,3 @@
-/** By these the API, which makes the port of a VIP, and the worker, which makes it again or removes it, know it for the same. */
+/** Identify the VIP port. The API creates it; the worker recreates or deletes it. */
 export const vipPortName = (loadBalancerId: string): string => `octavia-lb-${loadBalancerId}`
 export const vipDeviceId = (loadBalancerId: string): string => `lb-${loadBalancerId}`

@@ -16,7 +16,7 @@ import { type AdditionalPlan, planAdditionalVips } from './additional-vips.js'
 import { findSubnet, isIn, sameAddress } from './vip-addresses.js'
 import { vipDeviceId, vipPortName } from './vip-port-name.js'
 
-/** What a create body says of the VIP. */
+/** VIP attributes of a create body. */
 export type VipRequest = {
   vip_address: string | null
   vip_port_id: string | null
@@ -25,7 +25,7 @@ export type VipRequest = {
   additional_vips: readonly { subnet_id: string; ip_address: string | null }[]
 }
 
-/** Where the VIP is to be: on a port of the user's, or on one of our own. */
+/** Where to place the VIP: on a port of the user, or on a port that we create. */
 export type VipPlan = ({ kind: 'port'; port: Port; address: string } | { kind: 'allocate'; address: string | null }) & {
   networkId: string
   subnetId: string
@@ -46,23 +46,26 @@ export type VipSettings = Pick<
   'allow_vip_port_id' | 'allow_vip_network_id' | 'allow_vip_subnet_id' | 'valid_vip_networks' | 'denied_vip_networks'
 >
 
-/** In the order in which one goes before another. */
-const WAYS = ['vip_port_id', 'vip_network_id', 'vip_subnet_id'] as const
+/** In order of precedence. */
+const VIP_SOURCES = ['vip_port_id', 'vip_network_id', 'vip_subnet_id'] as const
 
-/** @throws ApiError 400 when a body says nothing of where the VIP is to be, or says it in a way that the operator has switched off */
+/** @throws ApiError 400 when a body places no VIP, or uses a disabled attribute for it */
 export function requireVip(settings: VipSettings, request: VipRequest): void {
-  for (const way of WAYS) {
-    const value = request[way]
-    if (value !== null && !settings[`allow_${way}`]) throw disabledOption(way, value)
+  for (const source of VIP_SOURCES) {
+    const value = request[source]
+    if (value !== null && !settings[`allow_${source}`]) throw disabledOption(source, value)
   }
-  const allowed = WAYS.filter(way => settings[`allow_${way}`])
-  if (WAYS.every(way => request[way] === null)) throw invalid(`VIP must contain one of: ${allowed.join(', ')}.`)
+  const allowed = VIP_SOURCES.filter(source => settings[`allow_${source}`])
+  if (VIP_SOURCES.every(source => request[source] === null))
+    throw invalid(`VIP must contain one of: ${allowed.join(', ')}.`)
 }
 
 /**
- * Looks up what the request names, with the caller's own rights; a port goes before a network, a network before a subnet.
- * @param addresses how many free addresses a subnet needs that we choose: one for the VIP and one for each amphora
- * @throws ApiError 400 for what does not exist, does not fit together, is in use or is not allowed
+ * Looks up the port, network or subnet of the request with the caller's rights. A port precedes a network,
+ * which precedes a subnet.
+ * @param addresses number of free addresses that a subnet of our choice needs: one for the VIP and one per
+ *   amphora
+ * @throws ApiError 400 for objects that do not exist, do not match, are in use or are not allowed
  */
 export async function planVip(
   { network, config }: { network: NetworkDriver; config: VipSettings },
@@ -86,7 +89,7 @@ export async function planVip(
   return { ...plan, additional: await planAdditionalVips(network, caller, request.additional_vips, place) }
 }
 
-/** `subnetNetworkId`: the network that the VIP's subnet says it is on, as further subnets must. */
+/** `subnetNetworkId`: network of the VIP subnet; additional subnets must be on it too. */
 type MainPlan = ({ kind: 'port'; port: Port; address: string } | { kind: 'allocate'; address: string | null }) & {
   networkId: string
   subnetId: string
@@ -133,7 +136,7 @@ async function planOnPort(network: NetworkDriver, caller: Caller, id: string, re
     throw invalid(`VIP port ${id} does not have ${desired}.`)
   }
   if (fitting.length > 1 && subnetId === null) {
-    throw invalid(`VIP port ${id} has several addresses: give vip_subnet_id or vip_address as well.`)
+    throw invalid(`VIP port ${id} has several addresses: specify vip_subnet_id or vip_address.`)
   }
   return {
     kind: 'port',
@@ -177,8 +180,8 @@ async function planOnNetwork(
 }
 
 /**
- * Takes the VIP: binds the user's port, or makes one of our own that carries all the addresses.
- * @throws ApiError 409 when an address is taken or a subnet full, 400 when an address cannot be had at all
+ * Claims the VIP: binds the user's port, or creates a port with all addresses.
+ * @throws ApiError 409 when an address is taken or a subnet is full, 400 when an address can never be allocated
  */
 export async function claimVip(
   network: NetworkDriver,
@@ -214,7 +217,7 @@ export async function claimVip(
   } catch (error) {
     if (error instanceof AddressTaken) throw conflict(error.message || `VIP address ${plan.address} is in use.`)
     if (error instanceof InvalidPortRequest) throw badRequest(error.message)
-    if (error instanceof NoAddressLeft) throw conflict(error.message || `No address is left on subnet ${subnetId}.`)
+    if (error instanceof NoAddressLeft) throw conflict(error.message || `Subnet ${subnetId} has no free address.`)
     throw error
   }
 }
@@ -228,11 +231,11 @@ const onPort = (port: Port, additional: readonly AdditionalPlan[]): Vip['additio
 
 function addressOn({ id, fixedIps }: Port, subnetId: string): string {
   const fixedIp = fixedIps.find(candidate => candidate.subnetId === subnetId)
-  if (fixedIp === undefined) throw new Error(`The network driver made port ${id} without an address on ${subnetId}`)
+  if (fixedIp === undefined) throw new Error(`The network driver created port ${id} without an address on ${subnetId}`)
   return fixedIp.address
 }
 
-/** Gives the VIP back when the load balancer did not come to be. */
+/** Releases the VIP when the load balancer could not be created. */
 export async function releaseVip(network: NetworkDriver, { portId, ownsPort }: Vip): Promise<void> {
   if (ownsPort) await network.deletePort(portId)
   else await network.bindPort(portId, null)

@@ -2,39 +2,40 @@ import { setTimeout as wait } from 'node:timers/promises'
 import { ApiError } from '../../../http/errors.js'
 import { computeOnThread } from '../../../process/compute-thread.js'
 
-/** This machine's addresses, and whether each is that on the public network. */
-export type HostAddresses = ReadonlyMap<string, { isPublicLeg: boolean }>
+/** Addresses of this host, and whether each belongs to its interface on the public network. */
+export type HostAddresses = ReadonlyMap<string, { isPublic: boolean }>
 
-/** How the interface is named that this machine has on the public network of an installation. */
-const PUBLIC_LEG = /^kr[0-9a-f]+-pub$/
+/** Name of the host's interface on the public network of an installation. */
+const PUBLIC_INTERFACE = /^kr[0-9a-f]+-pub$/
 
-/** A batch asks for each of its members. */
+/** A result is reused for this time, because every request with members needs it. */
 const FRESH_MS = 1000
-/** What is older is not used. */
-const MOST_AGE_MS = 60_000
-/** As a rule the kernel tells at once. */
-const PATIENCE_MS = 200
-/** As long as the host's other commands have. */
-const LIMIT_MS = 10_000
+/** Older results are not used. */
+const MAX_AGE_MS = 60_000
+/** How long to wait before using an older result; the kernel usually answers at once. */
+const PREFERRED_WAIT_MS = 200
+/** Same limit as for other commands on the host. */
+const MAX_WAIT_MS = 10_000
 
-let known: { addresses: HostAddresses; at: number } = { addresses: new Map(), at: Number.NEGATIVE_INFINITY }
+let latest: { addresses: HostAddresses; at: number } = { addresses: new Map(), at: Number.NEGATIVE_INFINITY }
 let reading: Promise<HostAddresses> | null = null
 
 /**
- * As they were within the last second. When the kernel takes its time to tell, whoever asks gets those of before, which are a minute old at most, or waits.
- * @throws ApiError 503 when the kernel has not told for 10 s
+ * The addresses, at most a second old. If the kernel is slow, returns an earlier result of at most a minute, or
+ * waits.
+ * @throws ApiError 503 when the kernel does not answer within 10 s
  */
 export async function hostAddresses(): Promise<HostAddresses> {
-  const age = performance.now() - known.at
-  if (age < FRESH_MS) return known.addresses
+  const age = performance.now() - latest.at
+  if (age < FRESH_MS) return latest.addresses
   reading ??= read().finally(() => {
     reading = null
   })
-  const isOld = age > MOST_AGE_MS
-  const told = await Promise.race([reading, wait(isOld ? LIMIT_MS : PATIENCE_MS, null, { ref: false })])
-  if (told !== null) return told
-  if (!isOld) return known.addresses
-  throw new ApiError(503, 'The addresses of this host could not be read in time; try again in a moment.')
+  const isOld = age > MAX_AGE_MS
+  const addresses = await Promise.race([reading, wait(isOld ? MAX_WAIT_MS : PREFERRED_WAIT_MS, null, { ref: false })])
+  if (addresses !== null) return addresses
+  if (!isOld) return latest.addresses
+  throw new ApiError(503, 'Member addresses cannot be checked at the moment. Try again later.')
 }
 
 async function read(): Promise<HostAddresses> {
@@ -42,9 +43,9 @@ async function read(): Promise<HostAddresses> {
   const interfaces = await computeOnThread({ kind: 'network interfaces' })
   const addresses = new Map(
     Object.entries(interfaces).flatMap(([name, own = []]) =>
-      own.map(({ address }) => [address, { isPublicLeg: PUBLIC_LEG.test(name) }] as const),
+      own.map(({ address }) => [address, { isPublic: PUBLIC_INTERFACE.test(name) }] as const),
     ),
   )
-  known = { addresses, at }
+  latest = { addresses, at }
   return addresses
 }

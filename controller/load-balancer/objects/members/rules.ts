@@ -14,31 +14,32 @@ export type MemberValues = Created<typeof member.attributes>
 
 export type MemberSettings = Pick<LoadBalancerSettings, 'reserved_ips' | 'host_member_ports'>
 
-/** One spelling of an address; an IPv6 address that stands for an IPv4 one is that one. */
-export const canonical = (address: string): string =>
-  // Of an IPv4 address this is the only spelling.
+/** Canonical form; IPv4-mapped IPv6 becomes IPv4. */
+export const canonicalAddress = (address: string): string =>
+  // isIPv4 accepts the canonical form only.
   isIPv4(address) ? address : ipaddr.process(address).toString()
 
 const canonicalSets = new WeakMap<readonly string[], ReadonlySet<string>>()
 
-/** Made once for each list of the settings: a request may have thousands of members. */
+/** Built once per list of the settings, because a request may have thousands of members. */
 function canonicalSet(addresses: readonly string[]): ReadonlySet<string> {
   const known = canonicalSets.get(addresses)
   if (known !== undefined) return known
-  const made = new Set(addresses.map(canonical))
-  canonicalSets.set(addresses, made)
-  return made
+  const built = new Set(addresses.map(canonicalAddress))
+  canonicalSets.set(addresses, built)
+  return built
 }
 
 /**
- * Addresses of no other machine. From inside an amphora they lead to what HAProxy, the agent and the other amphora say to each other;
- * HAProxy takes the unspecified address for that which the client connected to.
+ * Ranges that no member may use. Inside an amphora, they lead to internal traffic of HAProxy, the agent and the
+ * peer amphora; HAProxy replaces the unspecified address by the one that the client connected to.
  */
-const NOBODYS = ['loopback', 'unspecified', 'multicast', 'broadcast']
+const FORBIDDEN_RANGES = ['loopback', 'unspecified', 'multicast', 'broadcast']
 
 /**
- * @param host the addresses of the controller's own machine
- * @throws ApiError 400 for an address that no member may have, such as that of the metadata service of clouds
+ * Checks the addresses of a member, such as that it is not the address of a cloud's metadata service.
+ * @param host addresses of the controller's host
+ * @throws ApiError 400
  */
 export function checkMember(settings: MemberSettings, values: Partial<MemberValues>, host: HostAddresses): void {
   const { address, monitor_address, protocol_port, monitor_port } = values
@@ -49,7 +50,7 @@ export function checkMember(settings: MemberSettings, values: Partial<MemberValu
   ] as const) {
     if (typeof value !== 'string') continue
     const parsed = ipaddr.process(value)
-    if (reserved.has(parsed.toString()) || NOBODYS.includes(parsed.range())) {
+    if (reserved.has(parsed.toString()) || FORBIDDEN_RANGES.includes(parsed.range())) {
       throw badRequest(`${value} is not a valid option for ${option}`)
     }
   }
@@ -59,7 +60,7 @@ export function checkMember(settings: MemberSettings, values: Partial<MemberValu
   }
 }
 
-/** The same for each of many. @throws ApiError 400 */
+/** The same, for many members. @throws ApiError 400 */
 export async function checkMembers(settings: MemberSettings, members: readonly Partial<MemberValues>[]): Promise<void> {
   const hasAddress = ({ address, monitor_address }: Partial<MemberValues>) =>
     (address ?? monitor_address ?? null) !== null
@@ -67,24 +68,23 @@ export async function checkMembers(settings: MemberSettings, members: readonly P
   await eachInSlices(members, values => checkMember(settings, values, host))
 }
 
-/** A port that is not known yet is left to the machine's filter. */
+/** Allows an unknown port at the public address; the host's packet filter then decides. @throws ApiError 400 */
 function refuseHost(
   { host_member_ports }: MemberSettings,
   host: HostAddresses,
   address: string | null | undefined,
   port: number | null | undefined,
 ): void {
-  const found = typeof address === 'string' ? host.get(canonical(address)) : undefined
+  const found = typeof address === 'string' ? host.get(canonicalAddress(address)) : undefined
   if (found === undefined) return
-  if (found.isPublicLeg && (typeof port !== 'number' || host_member_ports.includes(port))) return
-  throw badRequest(
-    `${address} is an address of the load balancer service's own machine: no member may be there but at the ports that the operator names (load_balancer.host_member_ports)`,
-  )
+  if (found.isPublic && (typeof port !== 'number' || host_member_ports.includes(port))) return
+  const place = typeof port === 'number' ? `${address} on port ${port}` : address
+  throw badRequest(`Members cannot use ${place}: this address belongs to the load balancing service.`)
 }
 
 /**
- * Looks each distinct subnet up once, with the caller's rights.
- * @throws ApiError 400 for the first that the caller cannot see, or that would draw management traffic away
+ * Looks up each distinct subnet once, with the caller's rights.
+ * @throws ApiError 400 for the first subnet that the caller cannot see, or that would divert management traffic
  */
 export async function checkSubnets(
   network: NetworkDriver,

@@ -1,7 +1,7 @@
 import { sql } from '../../../database/sql.js'
 import { derived, fixedRequired, given, rendered, settable, settableRequired } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
-import { idList, idOf } from '../../schema/select.js'
+import { idList, idReference } from '../../schema/select.js'
 import { boolean, described, integer, netmask, oneOf, record, text, uuid } from '../../schema/values.js'
 import { alpnProtocols, certificateReference, tlsCiphers, tlsVersions } from '../listeners/tls-options.js'
 import { shared } from '../shared-attributes.js'
@@ -19,13 +19,13 @@ const cookieName = text(255, {
 const PERSISTENCES = ['SOURCE_IP', 'HTTP_COOKIE', 'APP_COOKIE'] as const
 
 const sessionPersistence = record({
-  type: described(oneOf(PERSISTENCES), 'What tells clients apart.'),
+  type: described(oneOf(PERSISTENCES), 'How clients are identified.'),
   cookie_name: described(cookieName, 'Name of the cookie.'),
-  persistence_timeout: described(integer(0), 'Seconds for which a client is remembered (UDP and SCTP).'),
-  persistence_granularity: described(netmask, 'Netmask that makes clients of one network one (UDP and SCTP).'),
+  persistence_timeout: described(integer(0), 'Seconds that a client stays with its member (UDP and SCTP).'),
+  persistence_granularity: described(netmask, 'Netmask that groups client addresses (UDP and SCTP).'),
 })
 
-/** The rules see to it that what is stored has a type. The first versions stored a record without one; it means none. */
+/** The rules ensure a type. Early versions stored records without one, which mean no persistence. */
 const persistenceInTree = sessionPersistence.form.nullable().transform(stored =>
   stored === null || stored.type === null
     ? null
@@ -48,7 +48,7 @@ export const pool = defineResource({
   source: 'pool o JOIN load_balancer lb ON lb.id = o.load_balancer_id',
   filters: {
     loadbalancer_id: { kind: 'uuid', sql: 'o.load_balancer_id' },
-    load_balancer_id: { kind: 'uuid', sql: 'o.load_balancer_id', about: 'The same as loadbalancer_id.' },
+    load_balancer_id: { kind: 'uuid', sql: 'o.load_balancer_id', about: 'Alias of loadbalancer_id.' },
     healthmonitor_id: {
       kind: 'uuid',
       sql: monitorId,
@@ -62,37 +62,37 @@ export const pool = defineResource({
     provisioning_status: shared.provisioningStatus,
     operating_status: shared.operatingStatus,
     admin_state_up: shared.adminStateUp,
-    protocol: rendered(fixedRequired(oneOf(POOL_PROTOCOLS), 'Protocol of the traffic.')),
+    protocol: rendered(fixedRequired(oneOf(POOL_PROTOCOLS), 'Protocol of the pool.')),
     lb_algorithm: rendered(
       settableRequired(
         oneOf(['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP', 'SOURCE_IP_PORT']),
-        'How a member is chosen.',
+        'Load balancing algorithm.',
       ),
     ),
     session_persistence: rendered(
-      settable(sessionPersistence, null, 'How clients stay with a member; null: they do not.'),
+      settable(sessionPersistence, null, 'How clients stay with a member; null for no persistence.'),
       persistenceInTree,
     ),
     deregistration_delay: rendered(
       settable(
         integer(0, 3600),
         30,
-        'Seconds in which a member that was removed or disabled, or whose pool serves a listener no longer, may finish what is under way; what is left then is closed.',
+        'Seconds to drain connections of a member that was deleted or disabled, or whose pool no listener uses any more; the rest are then closed.',
       ),
     ),
     project_id: shared.projectId,
     tenant_id: shared.tenantId,
-    loadbalancer_id: given(uuid, null, 'Load balancer that it belongs to.'),
-    listener_id: given(uuid, null, 'Listener whose default pool it becomes.'),
-    loadbalancers: derived('json', idOf('o.load_balancer_id'), 'The load balancer that it belongs to.'),
+    loadbalancer_id: given(uuid, null, 'Load balancer of the pool.'),
+    listener_id: given(uuid, null, 'Listener that gets the pool as its default pool.'),
+    loadbalancers: derived('json', idReference('o.load_balancer_id'), 'Load balancer of the pool, as a list.'),
     listeners: derived(
       'json',
       idList('listener', 'l', `l.id IN (${listenersUsingPool(sql`o.id`).text})`),
-      'Listeners that use it, as their default pool or by an L7 policy.',
+      'Listeners that use the pool, as default pool or through an L7 policy.',
     ),
     created_at: shared.createdAt,
     updated_at: shared.updatedAt,
-    healthmonitor_id: derived('uuid', monitorId, 'Health monitor of the pool; left out when there is none.', {
+    healthmonitor_id: derived('uuid', monitorId, 'Health monitor of the pool; omitted if there is none.', {
       omittedWhenNull: true,
     }),
     members: derived('json', idList('member', 'm', 'm.pool_id = o.id'), 'Members of the pool.'),
@@ -100,21 +100,21 @@ export const pool = defineResource({
     tls_container_ref: settable(
       certificateReference,
       null,
-      'Key manager reference of the certificate that is shown to members.',
+      'Key manager reference of the client certificate to present to members.',
     ),
     ca_tls_container_ref: settable(
       certificateReference,
       null,
-      'Key manager reference of the authorities that sign members’ certificates.',
+      'Key manager reference of the CA certificates for verifying members.',
     ),
     crl_container_ref: settable(
       certificateReference,
       null,
-      'Key manager reference of the list of revoked members’ certificates.',
+      'Key manager reference of the revocation list for member certificates.',
     ),
-    tls_enabled: settable(boolean, false, 'Whether members are spoken to over TLS.'),
+    tls_enabled: settable(boolean, false, 'Whether connections to members use TLS.'),
     tls_ciphers: settable(tlsCiphers, null, 'OpenSSL cipher string.'),
-    tls_versions: settable(tlsVersions, null, 'TLS versions that are spoken.'),
-    alpn_protocols: settable(alpnProtocols, null, 'Application protocols that are offered in the TLS handshake.'),
+    tls_versions: settable(tlsVersions, null, 'Enabled TLS versions.'),
+    alpn_protocols: settable(alpnProtocols, null, 'ALPN protocols to offer in the TLS handshake.'),
   },
 })

@@ -18,7 +18,7 @@ export type PoolSettings = TlsSettings & Pick<LoadBalancerSettings, 'default_poo
 type PoolValues = Omit<Created<typeof pool.attributes>, 'loadbalancer_id' | 'listener_id'>
 type Given = Updated<typeof pool.attributes>
 type Persistence = NonNullable<PoolValues['session_persistence']>
-/** The stored values that an update is checked against. */
+/** Stored values that an update is checked against. */
 export type StoredPool = Pick<
   PoolValues,
   | 'protocol'
@@ -30,11 +30,11 @@ export type StoredPool = Pick<
   | keyof TlsOptions
 >
 
-/** Whether a pool's members are reached by datagrams rather than by connections of HAProxy's. */
+/** Whether a pool's members get datagrams instead of connections from HAProxy. */
 export const isDatagram = (protocol: string): boolean => protocol === 'UDP' || protocol === 'SCTP'
 
 /**
- * A create body checked, with the defaults that depend on its other values.
+ * Checks a create body, and fills in defaults that depend on other values.
  * @throws ApiError 400
  */
 export function completePool<T extends PoolValues>(settings: PoolSettings, values: T): T {
@@ -45,8 +45,8 @@ export function completePool<T extends PoolValues>(settings: PoolSettings, value
 }
 
 /**
- * An update body checked against what is stored, with nulls turned into what they stand for. Session persistence is replaced as a whole,
- * but keeps its type when none is given; an empty one is none.
+ * Checks an update body against the stored values, and resolves nulls. Session persistence is replaced as a
+ * whole, but keeps its type if none is given; an empty object removes it.
  * @throws ApiError 400
  */
 export function completePoolUpdate(settings: PoolSettings, stored: StoredPool, values: Given): Given {
@@ -55,9 +55,9 @@ export function completePoolUpdate(settings: PoolSettings, stored: StoredPool, v
     complete.session_persistence = replacedPersistence(stored.session_persistence, values.session_persistence)
     if (complete.session_persistence !== null) checkPersistence(stored.protocol, complete.session_persistence)
   }
-  const standing = { ...stored, ...values }
-  checkPoolTls(settings, standing, values)
-  return standing.tls_enabled ? { ...complete, ...withDefaults(settings, standing) } : complete
+  const resulting = { ...stored, ...values }
+  checkPoolTls(settings, resulting, values)
+  return resulting.tls_enabled ? { ...complete, ...withDefaults(settings, resulting) } : complete
 }
 
 function replacedPersistence(stored: Persistence | null, given: Persistence | null): Persistence | null {
@@ -87,15 +87,15 @@ function checkPersistence(protocol: string, persistence: Persistence): void {
   }
 }
 
-/** @param standing the values that will stand @param given those that the request brings */
-function checkPoolTls(settings: PoolSettings, standing: StoredPool, given: Given): void {
+/** @param resulting values after the update @param given values of the request */
+function checkPoolTls(settings: PoolSettings, resulting: StoredPool, given: Given): void {
   const touched = given.ca_tls_container_ref !== undefined || given.crl_container_ref !== undefined
-  if (touched && standing.crl_container_ref !== null && standing.ca_tls_container_ref === null) {
+  if (touched && resulting.crl_container_ref !== null && resulting.ca_tls_container_ref === null) {
     throw invalid('A CA certificate reference is required to specify a revocation list.')
   }
   checkCiphers(settings, given.tls_ciphers)
-  if (standing.tls_enabled && (given.tls_versions !== undefined || given.tls_enabled !== undefined)) {
-    checkTlsVersions(settings, standing.tls_versions)
+  if (resulting.tls_enabled && (given.tls_versions !== undefined || given.tls_enabled !== undefined)) {
+    checkTlsVersions(settings, resulting.tls_versions)
   }
 }
 

@@ -4,7 +4,7 @@ import type { Transaction } from '../../../database/transaction.js'
 import { immutable, missing } from '../../schema/faults.js'
 
 /**
- * A pool that a listener or policy of this load balancer may refer to; any other is as if it did not exist.
+ * Finds a pool that a listener or policy of this load balancer may use. Any other counts as missing.
  * @throws ApiError 404, or 409 when it is being deleted
  */
 export async function usablePool(

@@ -1,6 +1,6 @@
 import { type Fragment, sql, trusted } from '../../../database/sql.js'
 
-/** The ids of the listeners that really use a pool: as their default pool, or through an enabled L7 policy that has a rule. */
+/** SQL of the ids of listeners that use a pool, as default pool or through an enabled L7 policy with a rule. */
 export const listenersUsingPool = (pool: Fragment): Fragment =>
   sql`SELECT id FROM listener WHERE default_pool_id = ${pool}
     UNION SELECT y.listener_id FROM l7_policy y WHERE y.redirect_pool_id = ${pool} AND ${trusted(canMatch('y'))}`

@@ -4,7 +4,7 @@ import { type Fragment, sql } from '../../../database/sql.js'
 import { sqlState, type Transaction } from '../../../database/transaction.js'
 import { ApiError, forbidden } from '../../../http/errors.js'
 
-/** What quotas count: the name of the limit, the table of the objects, and what messages call them. */
+/** Objects that quotas count: name of the limit, table, and label in messages. */
 const COUNTED = {
   loadbalancer: { table: 'load_balancer', label: 'Load Balancer' },
   listener: { table: 'listener', label: 'Listener' },
@@ -20,17 +20,17 @@ export type CountedTable = (typeof COUNTED)[Counted]['table']
 
 export const COUNTED_RESOURCES = Object.keys(COUNTED) as Counted[]
 
-/** Most objects of each kind; -1 is unlimited. */
+/** Maximum number of objects of each kind; -1 is unlimited. */
 export type Limits = Readonly<Record<Counted, number>>
 
-/** A row of the quota table: null stands for the default. */
+/** A row of the quota table; null means the default. */
 export type StoredLimits = Readonly<Record<Counted, number | null>>
 
-/** A project's row as JSON, null when it has none, for statements that are sent anyway. */
+/** SQL of a project's quota row as JSON, or null; for use in other statements. */
 export const storedLimits = (projectId: Fragment): Fragment =>
   sql`(SELECT to_jsonb(quota) FROM quota WHERE quota.project_id = ${projectId})`
 
-/** What holds for a project: its own limits over the defaults. */
+/** Limits of a project: its own, otherwise the defaults. */
 export function effectiveLimits(stored: StoredLimits | null, defaults: Limits): Limits {
   if (stored === null) return defaults
   return {
@@ -45,10 +45,11 @@ export function effectiveLimits(stored: StoredLimits | null, defaults: Limits): 
 }
 
 /**
- * Refuses new rows of a table beyond the project's limit. Costs nothing without a limit; with one, the project's creates go on one by one
- * from here to the end of the transaction. The project's row is held after the load balancer's, never before it.
- * @param requested how many rows are about to come; 0 when they are in the table already
- * @throws ApiError 403 beyond the limit, 503 when other creates of the project hold its row too long
+ * Rejects new rows of a table beyond the project's limit. Costs nothing without a limit. With one, locks the
+ * project's quota row, so that the project's creates run one by one from here to the end of the transaction.
+ * Lock order: the load balancer's row first, then the quota row.
+ * @param requested number of rows to insert; 0 if they are already in the table
+ * @throws ApiError 403 beyond the limit, 503 when other creates of the project keep its row locked too long
  */
 export async function chargeQuota(
   trx: Transaction,
@@ -66,8 +67,8 @@ export async function chargeQuota(
 }
 
 /**
- * The same question without holding anything, for an answer that is an error in any case.
- * @throws ApiError 403 when no further object fits
+ * Checks the quota without a lock, for a request that fails anyway.
+ * @throws ApiError 403 when the quota is met
  */
 export async function refuseIfQuotaMet(
   database: Knex,
@@ -87,10 +88,10 @@ export async function refuseIfQuotaMet(
 
 const quotaMet = (resource: Counted) => forbidden(`Quota has been met for resources: ${COUNTED[resource].label}`)
 
-/** For errors of statements that wait for a project's row. @throws ApiError 503 for a lock_timeout, otherwise the error itself */
+/** For statements that lock a project's quota row. @throws ApiError 503 for a lock_timeout, otherwise the error */
 export function rethrowBusy(error: unknown, projectId: string): never {
   if (sqlState(error) !== '55P03') throw error
-  throw new ApiError(503, `The quota of project ${projectId} is being used by other requests. Please try again.`, {
+  throw new ApiError(503, `The quota of project ${projectId} is in use by other requests. Try again.`, {
     'Retry-After': '1',
   })
 }

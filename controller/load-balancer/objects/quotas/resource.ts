@@ -1,7 +1,10 @@
 import { derived } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 
-/** Rows of the quota table as lists show them: null is "by default". The spellings with an underscore are those of older clients. */
+/**
+ * Rows of the quota table as lists show them; null means the default. Older clients use the names with an
+ * underscore.
+ */
 export const quota = defineResource({
   label: 'Quotas',
   singular: 'quota',
@@ -11,16 +14,24 @@ export const quota = defineResource({
   key: { column: 'project_id', kind: 'text' },
   tagged: false,
   attributes: {
-    project_id: derived('text', 'o.project_id', 'Project that the limits are for.'),
-    tenant_id: derived('text', 'o.project_id', 'The same as project_id.', { filterable: false }),
-    loadbalancer: derived('integer', 'o.loadbalancer', 'Most load balancers; null is the default, -1 unlimited.'),
-    load_balancer: derived('integer', 'o.loadbalancer', 'The same as loadbalancer.'),
-    listener: derived('integer', 'o.listener', 'Most listeners; null is the default, -1 unlimited.'),
-    pool: derived('integer', 'o.pool', 'Most pools; null is the default, -1 unlimited.'),
-    member: derived('integer', 'o.member', 'Most members; null is the default, -1 unlimited.'),
-    healthmonitor: derived('integer', 'o.healthmonitor', 'Most health monitors; null is the default, -1 unlimited.'),
-    health_monitor: derived('integer', 'o.healthmonitor', 'The same as healthmonitor.'),
-    l7policy: derived('integer', 'o.l7policy', 'Most L7 policies; null is the default, -1 unlimited.'),
-    l7rule: derived('integer', 'o.l7rule', 'Most L7 rules; null is the default, -1 unlimited.'),
+    project_id: derived('text', 'o.project_id', 'Project of the quota.'),
+    tenant_id: derived('text', 'o.project_id', 'Alias of project_id.', { filterable: false }),
+    loadbalancer: derived(
+      'integer',
+      'o.loadbalancer',
+      'Maximum number of load balancers; null means the default, -1 unlimited.',
+    ),
+    load_balancer: derived('integer', 'o.loadbalancer', 'Alias of loadbalancer.'),
+    listener: derived('integer', 'o.listener', 'Maximum number of listeners; null means the default, -1 unlimited.'),
+    pool: derived('integer', 'o.pool', 'Maximum number of pools; null means the default, -1 unlimited.'),
+    member: derived('integer', 'o.member', 'Maximum number of members; null means the default, -1 unlimited.'),
+    healthmonitor: derived(
+      'integer',
+      'o.healthmonitor',
+      'Maximum number of health monitors; null means the default, -1 unlimited.',
+    ),
+    health_monitor: derived('integer', 'o.healthmonitor', 'Alias of healthmonitor.'),
+    l7policy: derived('integer', 'o.l7policy', 'Maximum number of L7 policies; null means the default, -1 unlimited.'),
+    l7rule: derived('integer', 'o.l7rule', 'Maximum number of L7 rules; null means the default, -1 unlimited.'),
   },
 })

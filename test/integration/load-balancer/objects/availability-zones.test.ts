@@ -155,7 +155,7 @@ t.test('a load balancer in an availability zone', async t => {
   await makeZone(api, 'elsewhere', { valid_vip_networks: [NIL] })
   t.match(await create({ availability_zone: 'elsewhere' }), {
     status: 400,
-    body: { faultstring: `Validation failure: Availability zone elsewhere has no VIPs on network ${NETWORK}.` },
+    body: { faultstring: `Validation failure: Availability zone elsewhere does not allow VIPs on network ${NETWORK}.` },
   })
   t.match(await create({ availability_zone: 'nowhere' }), {
     status: 400,

@@ -61,7 +61,7 @@ t.test('flavor profiles', async t => {
     [{ name: 'x', provider_name: 'amphora', flavor_data: '{"loadbalancer_topology":"MANY"}' }, 501, /one of: SINGLE/],
     [{ name: 'x', provider_name: 'amphora', flavor_data: '{"sriov_vip":"true"}' }, 501, /boolean/],
     [{ name: 'x', provider_name: 'amphora', flavor_data: '{"compute_flavor":"m1.large"}' }, 501, /one of: namespace/],
-    [{ name: 'x', provider_name: 'amphora', flavor_data: '{"amp_image_tag":"amphora"}' }, 501, /nothing to choose/],
+    [{ name: 'x', provider_name: 'amphora', flavor_data: '{"amp_image_tag":"amphora"}' }, 501, /offers no value/],
     [{ name: 'x', provider_name: 'amphora', flavor_data, id }, 400, /Unknown attribute/],
   ] as const) {
     t.match(await create(body), { status, body: { faultstring: text } }, JSON.stringify(body))

@@ -169,7 +169,7 @@ t.test('L7 policies in a create tree', async t => {
     const toPool = (redirect_pool: object | null) => listener([{ action: 'REDIRECT_TO_POOL', redirect_pool }])
     const refused = [
       [[toPool({ name: 'nowhere' })], [], 400, /referenced but not defined/],
-      [[toPool(null)], [], 400, /needs redirect_pool_id/],
+      [[toPool(null)], [], 400, /requires redirect_pool_id/],
       [[toPool({ name: '', protocol: 'HTTP' })], [], 400, /must have a name/],
       [[toPool({ name: 'x', protocol: 'HTTP' })], [], 400, /lb_algorithm/],
       [[toPool(pool('x'))], [pool('x')], 400, /unique/],
@@ -187,7 +187,7 @@ t.test('L7 policies in a create tree', async t => {
         [listener([{ action: 'REJECT', redirect_pool: pool('x'), redirect_url: 'http://a.example' }])],
         [],
         400,
-        /together/,
+        /cannot be combined/,
       ],
       [[listener([{ action: 'REJECT' }], { protocol: 'PROMETHEUS' })], [], 400, /child objects/],
     ] as const

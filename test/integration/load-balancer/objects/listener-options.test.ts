@@ -233,7 +233,7 @@ t.test('allowed_cidrs', async t => {
     check(t, 'listener', await guarded.listener({ protocol: 'TCP', ...FOUR }), row, 201)
     const open = await workshop(api)
     const made = await open.made(open.listener({ protocol: 'TCP', ...FOUR }), 'listener')
-    const refused: Row = [{ vip_sg_ids: [SUBNET] }, /vip_sg_ids cannot be used .* listeners have allowed_cidrs/]
+    const refused: Row = [{ vip_sg_ids: [SUBNET] }, /vip_sg_ids cannot be used .* with allowed_cidrs: listener/]
     check(t, 'loadbalancer', await open.put('loadbalancer', open.lb, refused[0]), refused, 200)
     t.equal((await open.put('listener', made.id, { allowed_cidrs: null })).status, 200)
     check(t, 'loadbalancer', await open.put('loadbalancer', open.lb, refused[0]), [{}, { vip_sg_ids: [SUBNET] }], 200)

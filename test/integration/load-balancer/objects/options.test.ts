@@ -94,8 +94,8 @@ t.test('health monitors', async t => {
     ['HTTP', [{ max_retries: null }, /attribute max_retries\. .*Mandatory/]],
     ['HTTP', [{ type: null }, /attribute type\. .*Mandatory/]],
     ['TCP', [{}, { http_method: null, url_path: null, expected_codes: null }]],
-    ['TCP', [{ url_path: '/' }, /no url_path/]],
-    ['PING', [{ http_method: 'GET', expected_codes: '200' }, /no http_method, expected_codes/]],
+    ['TCP', [{ url_path: '/' }, /not support url_path/]],
+    ['PING', [{ http_method: 'GET', expected_codes: '200' }, /not support http_method, expected_codes/]],
     ['UDP-CONNECT', [{ delay: 2 }, /at least 3 seconds/]],
     ['UDP-CONNECT', [{ delay: 3 }, { delay: 3 }]],
   ]
@@ -146,7 +146,7 @@ t.test('health monitors', async t => {
     [http.id, [{ type: 'TCP' }, /Unknown attribute for argument healthmonitor: type/]],
     [http.id, [{ pool_id: SUBNET }, /Unknown attribute for argument healthmonitor: pool_id/]],
     [udp.id, [{ delay: 1 }, /at least 3 seconds/]],
-    [udp.id, [{ url_path: '/' }, /no url_path/]],
+    [udp.id, [{ url_path: '/' }, /not support url_path/]],
   ]
   for (const [id, row] of updates) check(t, 'healthmonitor', await put('healthmonitor', id, row[0]), row, 200)
 })

@@ -1,4 +1,4 @@
-import { mayBeGivenUp } from '../../../../load-balancer/objects/l7-rules/regular-expression.js'
+import { mayExceedMatchLimit } from '../../../../load-balancer/objects/l7-rules/regular-expression.js'
 import type {
   L7CompareType,
   L7PolicyNode,
@@ -183,7 +183,7 @@ function gaveUpAcl(
   rule: L7RuleNode,
   { criterion, ignoreCase = false }: Comparison,
 ): { name: ConfigurationWord; acl: ConfigurationWord } | null {
-  if (rule.compareType !== 'REGEX' || !mayBeGivenUp(rule.value)) return null
+  if (rule.compareType !== 'REGEX' || !mayExceedMatchLimit(rule.value)) return null
   const name = identifier(`${rule.id}.given-up`, 'L7 rule, id')
   return { name, acl: joined([name, gaveUp(criterion, rule.value, ignoreCase)]) }
 }
