@@ -11,9 +11,14 @@ import { resetSchema, resetStatus } from '../change/reset.js'
 import { storeObjects } from '../change/store.js'
 import { WAKE_CHANNEL } from '../change/wake-channel.js'
 import { flag } from '../description/parameters.js'
-import { checkPlacedVip, placeLoadBalancer, refuseUnsupportedPlacement } from '../objects/load-balancers/placement.js'
+import {
+  checkPlacedVip,
+  type Placement,
+  placeLoadBalancer,
+  refuseUnsupportedPlacement,
+} from '../objects/load-balancers/placement.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
-import { claimVip, planVip, releaseVip, requireVip } from '../objects/load-balancers/vip.js'
+import { claimVip, planVip, releaseVip, requireVip, type Vip, type VipPlan } from '../objects/load-balancers/vip.js'
 import { checkSecurityGroups, checkVipOptions } from '../objects/load-balancers/vip-options.js'
 import {
   chargeQuota,
@@ -35,7 +40,7 @@ import { isObject } from '../schema/values.js'
 import { checkCapacity } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { type LoadBalancerBody, loadBalancerCreateSchema } from '../tree/nested.js'
-import { planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
+import { type NewObjects, planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { presentTree } from '../tree/present-tree.js'
 import { isForeignKeyViolation } from './administration/shared-objects.js'
 import { apiCaller, type Call, route } from './dialect.js'
@@ -54,7 +59,7 @@ export const loadBalancerRoutes = [
     rights: { read: 'read', write: 'write' },
     create: { request: createBody, handle: create },
     update: { request: updateBody, handle: update },
-    remove: { handle: remove, parameters: [flag('cascade', 'Whether all that hangs below it goes as well.')] },
+    remove: { handle: remove, parameters: [flag('cascade', 'Whether to delete all child objects too.')] },
   }),
   loadBalancerStatistics,
   ...statusTrees,
@@ -63,7 +68,7 @@ export const loadBalancerRoutes = [
     path: '/lbaas/loadbalancers/:id/failover',
     group: 'loadbalancers',
     right: 'admin',
-    summary: 'Have every amphora of a load balancer replaced',
+    summary: 'Replace every amphora of a load balancer',
     status: 202,
     handle: failOver,
   }),
@@ -77,6 +82,35 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const projectId = projectOf(body, caller.project?.id ?? null)
   authorise(caller, right, projectId)
   if (body.vip_sg_ids.length > 0) authorise(caller, ATTRIBUTE_RIGHTS['POST loadbalancer vip_sg_ids'], projectId)
+  const { vipPlan, ...plan } = await planLoadBalancer(service, call, body)
+  const id = randomUUID()
+  const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId }).catch(async error => {
+    // A met quota is the better answer than a taken address.
+    await refuseIfQuotaMet(database, projectId, 'loadbalancer', config.quota)
+    throw error
+  })
+  try {
+    return { status: 201, json: await storeLoadBalancer(service, call, { ...plan, id, projectId, body, vip }) }
+  } catch (error) {
+    // The commit may have succeeded although its answer was lost. The VIP then stays; the sweep of unowned
+    // ports decides.
+    const stored = await maybeOne(database, sql`SELECT id FROM load_balancer WHERE id = ${id}`).then(
+      row => row !== undefined,
+      () => true,
+    )
+    if (!stored) await releaseVip(network, vip)
+    // The flavor or the availability zone was deleted after its look-up: a second look-up gives the right error.
+    if (isForeignKeyViolation(error)) await placeLoadBalancer(service, body)
+    throw error
+  }
+}
+
+type LoadBalancerPlan = { objects: NewObjects; placement: Placement; vipPlan: VipPlan }
+
+/** Checks a create body and looks up everything that it refers to. Changes nothing. @throws ApiError */
+async function planLoadBalancer(service: Service, call: Call, body: LoadBalancerBody): Promise<LoadBalancerPlan> {
+  const { network, config } = service
+  const { caller } = call
   requireVip(config, body)
   const objects = planObjects(body.listeners, body.pools, config)
   const placement = await placeLoadBalancer(service, body)
@@ -89,58 +123,55 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   refuseUnsupported(provider, loadBalancer, body)
   refuseUnsupportedObjects(provider, objects)
   await checkReferences(service, apiCaller(call), objects)
+  return { objects, placement, vipPlan }
+}
 
-  const id = randomUUID()
-  const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId }).catch(async error => {
-    // Whoever may have no load balancer at all is told that, rather than that this address is taken.
-    await refuseIfQuotaMet(database, projectId, 'loadbalancer', config.quota)
-    throw error
-  })
-  try {
-    const text = await inTransaction(database, async trx => {
-      const columns = {
-        ...boundColumns({ ...columnsOf(loadBalancer, body), ...placement.columns }),
-        id,
-        project_id: projectId,
-        vip_address: vip.address,
-        vip_subnet_id: vip.subnetId,
-        vip_network_id: vip.networkId,
-        vip_port_id: vip.portId,
-        owns_vip_port: vip.ownsPort,
-        additional_vips: json(vip.additional),
-      }
-      const made = sql`(VALUES (${id}::uuid, 1)) AS made (id, generation)`
-      const inserted = await one(
-        trx,
-        sql<{ stored: StoredLimits | null; body: string }>`
-          WITH noted AS (${requestedEvent(requestDetail(call, 'create', loadBalancer, id), made)}),
-               counted AS (INSERT INTO quota (project_id) VALUES (${projectId}) ON CONFLICT DO NOTHING)
-          INSERT INTO load_balancer AS o ${prepared(insertion([columns]))}
-          RETURNING pg_notify(${WAKE_CHANNEL}, o.id::text), ${storedLimits(sql`o.project_id`)} AS stored,
-                    ${INSERTED_BODY} AS body`,
-      )
-      const limits = effectiveLimits(inserted.stored, config.quota)
-      const above = { id, project_id: projectId, generation: 1, limits }
-      await chargeQuota(trx, above, 'load_balancer', 0)
-      await checkSecurityGroups(trx, id, body.vip_sg_ids)
-      await checkCompatibility(trx, id, provider, constraintsOf(objects))
-      if (objects.listeners.length + objects.pools.length === 0) return wrapped(loadBalancer.singular, inserted.body)
-      await storeObjects(trx, above, objects)
-      await checkCapacity(trx, provider, id)
-      return presentTree(trx, id)
-    })
-    return { status: 201, json: text }
-  } catch (error) {
-    // A commit whose answer was lost may have happened: then the VIP stays, and the sweep of ownerless ports decides.
-    const stored = await maybeOne(database, sql`SELECT id FROM load_balancer WHERE id = ${id}`).then(
-      row => row !== undefined,
-      () => true,
+type NewLoadBalancer = Omit<LoadBalancerPlan, 'vipPlan'> & {
+  id: string
+  projectId: string
+  body: LoadBalancerBody
+  vip: Vip
+}
+
+/** Stores a load balancer with its tree in one transaction. @returns JSON text of the response */
+async function storeLoadBalancer(
+  { database, config }: Service,
+  call: Call,
+  { id, projectId, body, objects, placement, vip }: NewLoadBalancer,
+): Promise<string> {
+  const { provider } = placement
+  return inTransaction(database, async trx => {
+    const columns = {
+      ...boundColumns({ ...columnsOf(loadBalancer, body), ...placement.columns }),
+      id,
+      project_id: projectId,
+      vip_address: vip.address,
+      vip_subnet_id: vip.subnetId,
+      vip_network_id: vip.networkId,
+      vip_port_id: vip.portId,
+      owns_vip_port: vip.ownsPort,
+      additional_vips: json(vip.additional),
+    }
+    const created = sql`(VALUES (${id}::uuid, 1)) AS created (id, generation)`
+    const inserted = await one(
+      trx,
+      sql<{ stored: StoredLimits | null; body: string }>`
+        WITH event AS (${requestedEvent(requestDetail(call, 'create', loadBalancer, id), created)}),
+             counted AS (INSERT INTO quota (project_id) VALUES (${projectId}) ON CONFLICT DO NOTHING)
+        INSERT INTO load_balancer AS o ${prepared(insertion([columns]))}
+        RETURNING pg_notify(${WAKE_CHANNEL}, o.id::text), ${storedLimits(sql`o.project_id`)} AS stored,
+                  ${INSERTED_BODY} AS body`,
     )
-    if (!stored) await releaseVip(network, vip)
-    // The flavor or the availability zone has gone since it was looked up: looked up again, it says so.
-    if (isForeignKeyViolation(error)) await placeLoadBalancer(service, body)
-    throw error
-  }
+    const limits = effectiveLimits(inserted.stored, config.quota)
+    const parent = { id, project_id: projectId, generation: 1, limits }
+    await chargeQuota(trx, parent, 'load_balancer', 0)
+    await checkSecurityGroups(trx, id, body.vip_sg_ids)
+    await checkCompatibility(trx, id, provider, constraintsOf(objects))
+    if (objects.listeners.length + objects.pools.length === 0) return wrapped(loadBalancer.singular, inserted.body)
+    await storeObjects(trx, parent, objects)
+    await checkCapacity(trx, provider, id)
+    return presentTree(trx, id)
+  })
 }
 
 function projectOf({ project_id, tenant_id }: LoadBalancerBody, own: string | null): string {
@@ -191,7 +222,7 @@ async function update(service: Service, call: Call<z.output<typeof updateBody>>,
   )
 }
 
-/** Cascade or not, only the load balancer itself is marked: what hangs below it goes with it. */
+/** Marks only the load balancer, with or without cascade: its row takes the child objects with it. */
 async function remove({ database }: Service, call: Call, right: Right) {
   const { caller, params, queryString } = call
   const args = parseArguments(queryString, ['cascade'])
@@ -202,7 +233,7 @@ async function remove({ database }: Service, call: Call, right: Right) {
   await inTransactionOn(database, found.id, async trx => {
     await deleteLoadBalancer(trx, requestDetail(call, 'delete', loadBalancer, found.id), found.id)
     if (cascade || found.change === 'delete') return
-    // RequestDetail once the row is held: only then can no child come into being any more.
+    // Checked under the row lock, so that no child can be created any more.
     const child = await maybeOne(
       trx,
       sql`SELECT id FROM listener WHERE load_balancer_id = ${found.id} AND change <> 'delete'
@@ -214,8 +245,8 @@ async function remove({ database }: Service, call: Call, right: Right) {
 }
 
 /**
- * Has every amphora replaced by a new one. A change like any other: it is accepted while another is under way, and in ERROR; the load
- * balancer is PENDING_UPDATE until the last of the old amphorae is gone.
+ * Replaces every amphora. Like any change, it is accepted while another is pending, and in ERROR. The load
+ * balancer is PENDING_UPDATE until the last old amphora is deleted.
  */
 async function failOver(service: Service, call: Call, right: Right) {
   parseArguments(call.queryString)
