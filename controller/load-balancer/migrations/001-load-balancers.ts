@@ -3,16 +3,17 @@ import type { Migration } from '../../database/migrate.js'
 /**
  * The tables of the load balancer service.
  *
- * A row of a tenant's object carries the generation of its last change and the kind of that change; its load balancer carries the newest
- * generation, the one that is applied, and the fault of the last attempt. provisioning_status follows from these and is
- * stored nowhere (status.ts). A deleted object stays as a row with change = 'delete' until its generation is applied.
- * created_at is the clock, not the start of the transaction, so that objects of one request keep the order in which they were asked for.
+ * A tenant's object stores the generation and the kind of its last change. Its load balancer stores the newest
+ * generation, the applied generation, and the fault of the last attempt. provisioning_status is derived from
+ * these and never stored (status.ts). A deleted object keeps its row with change = 'delete' until its
+ * generation is applied. created_at is the clock time, not the start of the transaction, so that objects of one
+ * request keep their order.
  */
 export const loadBalancers: Migration = {
   name: '001-load-balancers',
   up: async trx => {
     await trx.raw(`
-        -- Of the load balancer itself. A fault of its newest generation is an ERROR, applied or not (an amphora may die later).
+        -- For load balancers. A fault of the newest generation means ERROR, applied or not (an amphora may die later).
         CREATE FUNCTION provisioning_status(generation bigint, change text, applied_generation bigint, fault_generation bigint)
         RETURNS text IMMUTABLE PARALLEL SAFE LANGUAGE sql AS $$
           SELECT CASE
@@ -22,7 +23,7 @@ export const loadBalancers: Migration = {
           END
         $$;
 
-        -- Of an object below a load balancer. What is applied stays ACTIVE whatever happens to the load balancer.
+        -- For objects below a load balancer. An applied object stays ACTIVE, whatever the load balancer's status.
         CREATE FUNCTION child_provisioning_status(
           generation bigint, change text, newest_generation bigint, applied_generation bigint, fault_generation bigint)
         RETURNS text IMMUTABLE PARALLEL SAFE LANGUAGE sql AS $$
@@ -54,13 +55,13 @@ export const loadBalancers: Migration = {
           generation bigint NOT NULL DEFAULT 1,
           change text NOT NULL DEFAULT 'create' CHECK (change IN ('create', 'update', 'delete')),
           applied_generation bigint NOT NULL DEFAULT 0,
-          -- why the last attempt failed, for the owner: {"code", "text"}; since when, and when it is tried again
+          -- why the last attempt failed, for the owner: {"code", "text"}; since when, and when to retry
           fault jsonb,
           fault_generation bigint,
           fault_since timestamptz,
           attempts integer NOT NULL DEFAULT 0,
           retry_at timestamptz,
-          -- look at the amphorae again although nothing was changed (drift, silence, restart); null when there is no need
+          -- when to check the amphorae without a change (drift, silence, restart); null if none is due
           recheck_at timestamptz,
           lease_owner text,
           lease_until timestamptz,
@@ -99,7 +100,7 @@ export const loadBalancers: Migration = {
           description text NOT NULL DEFAULT '',
           admin_state_up boolean NOT NULL DEFAULT true,
           protocol text NOT NULL,
-          -- what the port belongs to: tcp, udp or sctp
+          -- transport protocol of the port: tcp, udp or sctp
           transport text NOT NULL,
           protocol_port integer NOT NULL,
           connection_limit integer NOT NULL DEFAULT -1,
@@ -127,7 +128,7 @@ export const loadBalancers: Migration = {
           pool_id uuid NOT NULL REFERENCES pool ON DELETE CASCADE,
           load_balancer_id uuid NOT NULL REFERENCES load_balancer ON DELETE CASCADE,
           project_id text NOT NULL,
-          -- the number of the server in HAProxy: unique in its pool and never used again, for sticky tables and hashing keep it
+          -- server id in HAProxy: unique in its pool and never reused, because stick tables and hashing store it
           server_number integer NOT NULL,
           name text NOT NULL DEFAULT '',
           admin_state_up boolean NOT NULL DEFAULT true,
@@ -181,7 +182,7 @@ export const loadBalancers: Migration = {
 
         CREATE TABLE amphora (
           id uuid PRIMARY KEY,
-          -- null while it waits in the warm pool
+          -- null while in the warm pool
           load_balancer_id uuid REFERENCES load_balancer ON DELETE RESTRICT,
           status text NOT NULL CHECK (status IN ('BOOTING', 'READY', 'ALLOCATED', 'ERROR', 'PENDING_DELETE')),
           role text CHECK (role IN ('STANDALONE', 'MASTER', 'BACKUP')),
@@ -196,10 +197,10 @@ export const loadBalancers: Migration = {
           vrrp_priority integer,
           created_at timestamptz NOT NULL DEFAULT now(),
           updated_at timestamptz,
-          -- what its agent last confirmed
+          -- last state confirmed by its agent
           applied_generation bigint NOT NULL DEFAULT 0,
           applied_sha256 text,
-          -- the numbering of listeners, pools and members that its reports use: ObjectTable of the heartbeat protocol
+          -- numbers of listeners, pools and members in its reports: ObjectTable of the heartbeat protocol
           applied_objects jsonb,
           lease_owner text,
           lease_until timestamptz,
@@ -208,7 +209,7 @@ export const loadBalancers: Migration = {
         CREATE INDEX amphora_load_balancer ON amphora (load_balancer_id);
         CREATE INDEX amphora_warm ON amphora (created_at) WHERE load_balancer_id IS NULL;
 
-        -- Rewritten every few seconds; worth nothing after a crash of PostgreSQL, when every amphora is heard anew.
+        -- Rewritten every few seconds, and useless after a crash of PostgreSQL, when every amphora reports again.
         CREATE UNLOGGED TABLE amphora_health (
           amphora_id uuid PRIMARY KEY,
           boot_id text NOT NULL,
@@ -222,12 +223,12 @@ export const loadBalancers: Migration = {
           haproxy_running boolean NOT NULL
         );
 
-        -- Totals since the listener was made: what earlier counter epochs brought (base) and the present epoch's last reading.
+        -- Totals since the listener was created: earlier counter epochs (base) and the last reading of the current one.
         CREATE TABLE listener_statistics (
           listener_id uuid NOT NULL REFERENCES listener ON DELETE CASCADE,
           amphora_id uuid NOT NULL,
           epoch text NOT NULL,
-          -- by the amphora's clock: a reading older than this one is passed over
+          -- by the amphora's clock; older readings are ignored
           sent_ms bigint NOT NULL DEFAULT 0,
           base_bytes_in bigint NOT NULL DEFAULT 0,
           base_bytes_out bigint NOT NULL DEFAULT 0,

@@ -1,6 +1,6 @@
 import type { Migration } from '../../database/migrate.js'
 
-/** Layer 7, TLS references, quotas, flavors, availability zones, failover, history and repeated requests. */
+/** L7, TLS references, quotas, flavors, availability zones, failover, events and idempotent requests. */
 export const wholeApi: Migration = {
   name: '002-whole-api',
   up: async trx => {
@@ -9,7 +9,7 @@ export const wholeApi: Migration = {
         id uuid PRIMARY KEY,
         name text NOT NULL,
         provider_name text NOT NULL,
-        -- the text as it was given, which holds a JSON object
+        -- text of a JSON object, as given
         flavor_data text NOT NULL,
         created_at timestamptz NOT NULL DEFAULT clock_timestamp()
       );
@@ -75,7 +75,7 @@ export const wholeApi: Migration = {
 
       ALTER TABLE member ADD COLUMN vnic_type text NOT NULL DEFAULT 'normal';
 
-      -- Pages over every project, for those who may read them all.
+      -- For pages over all projects.
       CREATE INDEX listener_page_all ON listener (created_at, id);
       CREATE INDEX pool_page_all ON pool (created_at, id);
       CREATE INDEX health_monitor_page_all ON health_monitor (created_at, id);
@@ -94,7 +94,7 @@ export const wholeApi: Migration = {
         redirect_url text,
         redirect_prefix text,
         redirect_http_code integer,
-        -- 1..n without gaps over the policies of a listener that are not under deletion
+        -- 1..n without gaps among a listener's policies that are not under deletion
         position integer NOT NULL,
         tags text[] NOT NULL DEFAULT '{}',
         created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -128,7 +128,7 @@ export const wholeApi: Migration = {
       CREATE INDEX l7_rule_load_balancer ON l7_rule (load_balancer_id);
       CREATE INDEX l7_rule_page ON l7_rule (l7_policy_id, created_at, id);
 
-      -- Limits that were set for a project; null stands for the configured default. The row is also what creates of one project queue on.
+      -- Limits of a project; null means the configured default. Creates of a project queue for the lock of its row.
       CREATE TABLE quota (
         project_id text PRIMARY KEY,
         loadbalancer integer,
@@ -141,7 +141,7 @@ export const wholeApi: Migration = {
         created_at timestamptz NOT NULL DEFAULT clock_timestamp()
       );
 
-      -- How many objects of a kind a project has; what is under deletion or in ERROR counts until its row is gone.
+      -- Number of objects of a kind in a project. Objects under deletion or in ERROR count until their row is deleted.
       CREATE FUNCTION quota_in_use(project text, resource text) RETURNS bigint STABLE LANGUAGE sql AS $$
         SELECT CASE resource
           WHEN 'loadbalancer' THEN (SELECT count(*) FROM load_balancer WHERE project_id = project)
@@ -154,8 +154,8 @@ export const wholeApi: Migration = {
         END
       $$;
 
-      -- The same once this transaction holds the project's row of quota, which is made when it is missing: each statement of a volatile
-      -- function sees what is committed when it begins, so the count holds all that earlier holders of the row have made.
+      -- The same under the lock of the project's quota row, which is created if missing. Each statement of a volatile
+      -- function sees what was committed before it starts, so the count includes the objects of all earlier lock holders.
       CREATE FUNCTION held_quota_in_use(project text, resource text) RETURNS bigint VOLATILE LANGUAGE plpgsql AS $$
         BEGIN
           PERFORM set_config('lock_timeout', '5s', true);
@@ -165,7 +165,7 @@ export const wholeApi: Migration = {
         END
       $$;
 
-      -- Totals since the pool was made, as listener_statistics; a pool's own row per listener that uses it and amphora.
+      -- Totals since the pool was created, like listener_statistics; one row per pool, listener and amphora.
       CREATE TABLE pool_statistics (
         pool_id uuid NOT NULL REFERENCES pool ON DELETE CASCADE,
         listener_id uuid NOT NULL,
@@ -184,18 +184,18 @@ export const wholeApi: Migration = {
         PRIMARY KEY (pool_id, listener_id, amphora_id)
       );
 
-      -- An amphora that a failover asked to be replaced: it serves until another has taken its role.
+      -- Set when a failover replaces the amphora, which serves until another has its role.
       ALTER TABLE amphora ADD COLUMN replace_generation bigint;
-      -- Never two successors.
+      -- At most one successor per role.
       CREATE UNIQUE INDEX amphora_role ON amphora (load_balancer_id, role)
        WHERE replace_generation IS NULL AND status <> 'PENDING_DELETE';
 
-      -- Who changed what, and what became of it; kept for as long as the load balancer's record.
+      -- Requests for changes, and their results; deleted with the load balancer.
       CREATE TABLE load_balancer_event (
         id uuid NOT NULL DEFAULT gen_random_uuid(),
         load_balancer_id uuid NOT NULL REFERENCES load_balancer ON DELETE CASCADE,
         created_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-        -- how often the same was seen without anything else between, and when last
+        -- number of consecutive identical events, and the time of the latest
         count integer NOT NULL DEFAULT 1,
         updated_at timestamptz,
         generation bigint NOT NULL,
@@ -205,7 +205,7 @@ export const wholeApi: Migration = {
       );
       CREATE INDEX load_balancer_event_age ON load_balancer_event USING brin (created_at);
 
-      -- Answers to creates that carried an Idempotency-Key; gone a day later.
+      -- Responses to creates with an Idempotency-Key; deleted after a day.
       CREATE TABLE repeated_request (
         project_id text NOT NULL,
         user_id text NOT NULL,

@@ -1,11 +1,11 @@
 import type { Migration } from '../../database/migrate.js'
 
-/** Whether amphorae can be heard and reached, and how many were restarted because they could not. */
+/** Whether amphorae send heartbeats and are reachable, and restarts of those that were not. */
 export const reach: Migration = {
   name: '004-reach',
   up: async trx => {
     await trx.raw(`
-      -- the first heartbeat after the last gap
+      -- first heartbeat after the last gap
       ALTER TABLE amphora_health ADD COLUMN heard_since timestamptz NOT NULL DEFAULT now();
       -- null while its agent answers
       ALTER TABLE amphora ADD COLUMN unreachable_since timestamptz;

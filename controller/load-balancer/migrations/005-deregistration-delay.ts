@@ -1,6 +1,6 @@
 import type { Migration } from '../../database/migrate.js'
 
-/** How long a member that leaves a pool may finish what is under way; the history tells what was closed then. */
+/** How long a removed member drains its connections; events record the connections closed then. */
 export const deregistrationDelay: Migration = {
   name: '005-deregistration-delay',
   up: async trx => {

@@ -1,17 +1,17 @@
 import type { Migration } from '../../database/migrate.js'
 
-/** What amphorae lack, beside what they report of listeners and pools. */
+/** Faults of amphorae, in addition to the reported statuses of listeners and pools. */
 export const impairment: Migration = {
   name: '007-impairment',
   up: async trx => {
     await trx.raw(`
-      -- the operating status as listeners, pools and members have it; what is shown is the worse of this and the impairment
+      -- operating status by listeners, pools and members; the API shows the worse of this and the impairment
       ALTER TABLE load_balancer ADD COLUMN reported_status text NOT NULL DEFAULT 'ONLINE';
       ALTER TABLE load_balancer ADD COLUMN impairment text CHECK (impairment IN ('ERROR', 'DEGRADED'));
       UPDATE load_balancer SET reported_status = operating_status;
-      -- since when something is amiss without a pause
+      -- since when there has been a mismatch without interruption
       ALTER TABLE amphora_health ADD COLUMN mismatched_since timestamptz;
-      -- when its agent was last asked whether it can be reached
+      -- last check of whether its agent is reachable
       ALTER TABLE amphora ADD COLUMN checked_at timestamptz;
     `)
   },

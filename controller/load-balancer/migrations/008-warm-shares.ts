@@ -1,6 +1,6 @@
 import type { Migration } from '../../database/migrate.js'
 
-/** Which projects took warm amphorae of late. */
+/** Recent adoptions of warm amphorae, by project. */
 export const warmShares: Migration = {
   name: '008-warm-shares',
   up: async trx => {

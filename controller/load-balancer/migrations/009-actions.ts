@@ -1,6 +1,6 @@
 import type { Migration } from '../../database/migrate.js'
 
-/** What was done to each amphora is an action in the history, where earlier programs wrote `deed`. */
+/** Renames the key `deed` of earlier versions to `action` in events. */
 export const actions: Migration = {
   name: '009-actions',
   up: async trx => {

@@ -1,8 +1,9 @@
 import type { Migration } from '../../database/migrate.js'
 
 /**
- * A change of a member maintains each of its indexes. Nothing searches a load balancer's members but the statement that removes deleted ones, so
- * that index holds only these; the quota counts members by their pools. Few load balancers name a flavor or a zone.
+ * Every change of a member updates each of its indexes. Only the statement that removes deleted members
+ * searches by load balancer, so that index contains only these; the quota counts members by pool. Few load
+ * balancers have a flavor or a zone.
  */
 export const fewerIndexes: Migration = {
   name: '011-fewer-indexes',

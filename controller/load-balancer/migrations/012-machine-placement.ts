@@ -1,6 +1,6 @@
 import type { Migration } from '../../database/migrate.js'
 
-/** The compute driver says which flavor and zone a machine has. Until now every machine had the same. */
+/** Flavor and zone of a machine, as reported by the compute driver. Before, all machines had the same. */
 export const machinePlacement: Migration = {
   name: '012-machine-placement',
   up: async trx => {

@@ -2,11 +2,11 @@ import { z } from 'zod'
 import type { Attributes, Rendered } from '../schema/attributes.js'
 import type { Resource } from '../schema/resource.js'
 
-/** A value of the tree: the SQL that makes its JSON, with columns named by their tables, and what that JSON must be. */
+/** A value of the tree: SQL of its JSON, with columns qualified by table, and the schema of that JSON. */
 export type Field<T> = { sql: string; form: z.ZodType<T> }
 
 /**
- * One kind of object in the tree: the attributes of its resource that are rendered, and further fields.
+ * One kind of object in the tree: the rendered attributes of its resource, and further fields.
  * `columns` is the SQL of the same values as a select list, each named by its key.
  */
 export type Node<T> = Field<T> & { table: string; columns: string }
@@ -28,9 +28,9 @@ type Flat<T> = { [Name in keyof T]: T[Name] }
 export const field = <T>(sql: string, form: z.ZodType<T>): Field<T> => ({ sql, form })
 
 /**
- * The node of a resource. Its type, its SQL and the check of what PostgreSQL answers come from the same entries, so none of them can miss
- * an attribute that another one has.
- * @param fields what the tree holds of it beside its rendered attributes
+ * The node of a resource. Its type, its SQL and the schema of PostgreSQL's answer come from the same entries,
+ * so they always have the same attributes.
+ * @param fields in addition to the rendered attributes
  */
 export function node<A extends Attributes, F extends Fields>(
   { table, attributes }: Resource<A>,
@@ -56,8 +56,9 @@ export function object<F extends Fields>(fields: F): Field<{ [Name in keyof F]: 
 }
 
 /**
- * A list of nodes. PostgreSQL turns whole rows into JSON: for 100 members that takes half the time of one `json_build_object` per row.
- * @param where SQL that selects them by the table of the object above them
+ * A list of nodes. PostgreSQL converts whole rows to JSON: for 100 members, this takes half the time of one
+ * `json_build_object` per row.
+ * @param where SQL condition that selects the nodes by a column of the parent's table
  */
 export function list<T>(
   { table, columns, form }: Node<T>,
@@ -70,7 +71,7 @@ export function list<T>(
   )
 }
 
-/** The first of them, or null. */
+/** The first matching node, or null. */
 export function first<T>({ table, sql, form }: Node<T>, where: string, order: string): Field<T | null> {
   return field(`(SELECT ${sql} FROM ${table} WHERE ${where} ORDER BY ${order} LIMIT 1)`, form.nullable())
 }

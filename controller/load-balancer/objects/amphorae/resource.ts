@@ -2,7 +2,7 @@ import { derived } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { PROJECT, shared } from '../shared-attributes.js'
 
-/** The machines that carry load balancers; for administrators. */
+/** The machines that run load balancers; for administrators only. */
 export const amphora = defineResource({
   label: 'Amphora',
   singular: 'amphora',
