@@ -2,7 +2,7 @@ import type { Database } from '../database/connection.js'
 import type { Keyring } from './crypto/keyring.js'
 import type { Policy } from './rights.js'
 
-/** The settings that creating secrets, orders and CAs needs, in the API and in the worker. */
+/** The settings for creating secrets, orders and CAs, in the API and in the worker. */
 export type ServiceSettings = {
   policy: Policy
   /** Default quota per project for each kind of object; -1 is unlimited. */

@@ -8,7 +8,10 @@ import type { ServiceUser } from './service-user.js'
 export type Reader = {
   /** The payload of a secret. @throws UnusableReference, KeyManagerUnavailable, IdentityUnavailable */
   payload: (target: Target) => Promise<Buffer>
-  /** The secrets of a certificate container by name. @throws UnusableReference, KeyManagerUnavailable, IdentityUnavailable */
+  /**
+   * The secrets of a certificate container by name.
+   * @throws UnusableReference, KeyManagerUnavailable, IdentityUnavailable
+   */
   parts: (target: Target) => Promise<ReadonlyMap<string, Target>>
 }
 

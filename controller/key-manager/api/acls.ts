@@ -11,7 +11,7 @@ import type { Target } from '../rights.js'
 import { findSecret, LIVE } from '../secrets/secret.js'
 import { type AllowOn, type ApiService, actorIn, type Call, route } from './dialect.js'
 
-/** The two kinds of objects with ACLs: how they differ. */
+/** How the two kinds of objects with ACLs differ. */
 type Kind = {
   table: 'secret' | 'container'
   label: string

@@ -14,7 +14,7 @@ const HOST = /^(?:(?<login>[^@]*)@)?(?:\[(?<ipv6>[0-9a-fA-F:.]+)\]|(?<name>[\w.-
  * Parses `amqp://user:password@host:port/virtual-host`, the same with amqps:// for TLS, and oslo.messaging's
  * rabbit:// form, which lists the hosts of a cluster with commas. Defaults: guest, port 5672 (5671 with TLS) and
  * the virtual host `/`.
- * @returns for any other text, what it must be, as a string that quotes nothing of the text
+ * @returns a string that says what the text must be, without quoting it, when the text is invalid
  */
 export function parseTransportUrl(text: string): Transport | string {
   const [, scheme, authority = '', path = ''] = /^(amqps?|rabbit):\/\/([^/?#]+)(?:\/([^?#]*))?$/.exec(text) ?? []
