@@ -62,44 +62,21 @@ export function openStore(): Store {
   mkdirSync(CONFIGURATIONS, { recursive: true, mode: 0o700 })
   let confirmed = readStaged(linkTarget('confirmed'))
   let current = readStaged(linkTarget('current')) ?? confirmed
-  let fence = Number(readText(FENCE_FILE) ?? 0)
+  const fence = openFence()
   const intact = createIntactFiles()
   const revert = () => {
     current = confirmed
     if (confirmed === null) rmSync(`${CONFIGURATIONS}/current`, { force: true })
     else if (linkTarget('current') !== confirmed.directory) link('current', confirmed.directory)
   }
-  const writeFence = () => {
-    writeFileSync(`${FENCE_FILE}.new`, String(fence))
-    renameSync(`${FENCE_FILE}.new`, FENCE_FILE)
-  }
 
   return {
     confirmed: () => confirmed?.desired ?? null,
-    unfinished: () => {
-      const directory = linkTarget('current')
-      return directory === null || directory === linkTarget('confirmed') ? null : readStaged(directory)
-    },
-    abandoned: () => {
-      const [newest] = unlinkedDirectories().sort((one, other) => Number(other) - Number(one))
-      // Null also if staging was interrupted: an incomplete directory was never in use.
-      return readStaged(newest ?? null)?.desired ?? null
-    },
-    highestFence: () => fence,
-    raiseFence: value => {
-      if (value <= fence) return
-      fence = value
-      writeFence()
-    },
-    stage: desired => {
-      mkdirSync(CONFIGURATIONS, { recursive: true, mode: 0o700 })
-      const numbers = readdirSync(CONFIGURATIONS).map(Number).filter(Number.isInteger)
-      const directory = String(Math.max(0, ...numbers) + 1)
-      const staged = toStaged(directory, desired)
-      mkdirSync(`${CONFIGURATIONS}/${directory}`, { mode: 0o700 })
-      for (const { path, text } of stagedFiles(staged)) writeFileSync(path, text(), { mode: 0o600 })
-      return staged
-    },
+    unfinished: readUnfinished,
+    abandoned: readAbandoned,
+    highestFence: fence.highest,
+    raiseFence: fence.raise,
+    stage,
     activate: staged => {
       link('current', staged.directory)
       current = staged
@@ -115,31 +92,80 @@ export function openStore(): Store {
       deleteUnlinked()
     },
     restore: () => {
-      const restored: string[] = []
-      for (const staged of new Set([confirmed, current])) {
-        if (staged === null) continue
-        mkdirSync(`${CONFIGURATIONS}/${staged.directory}`, { recursive: true, mode: 0o700 })
-        restored.push(
-          ...stagedFiles(staged)
-            .filter(intact.restore)
-            .map(({ what }) => `${what} was changed or removed`),
-        )
-      }
-      for (const [name, staged] of [['confirmed', confirmed] as const, ['current', current] as const]) {
-        if (staged === null || linkTarget(name) === staged.directory) continue
-        link(name, staged.directory)
-        restored.push(`the link to the ${name} configuration was changed`)
-      }
-      if (fence > 0 && !existsSync(FENCE_FILE)) writeFence()
+      const restored = [
+        ...[...new Set([confirmed, current])].flatMap(staged => restoreFiles(staged, intact)),
+        ...restoreLink('confirmed', confirmed),
+        ...restoreLink('current', current),
+      ]
+      fence.restore()
       return restored
     },
   }
 }
 
+function openFence() {
+  let fence = Number(readText(FENCE_FILE) ?? 0)
+  const write = () => {
+    writeFileSync(`${FENCE_FILE}.new`, String(fence))
+    renameSync(`${FENCE_FILE}.new`, FENCE_FILE)
+  }
+  return {
+    highest: () => fence,
+    raise: (value: number) => {
+      if (value <= fence) return
+      fence = value
+      write()
+    },
+    /** Rewrites a missing file. */
+    restore: () => {
+      if (fence > 0 && !existsSync(FENCE_FILE)) write()
+    },
+  }
+}
+
+function readUnfinished(): Staged | null {
+  const directory = linkTarget('current')
+  return directory === null || directory === linkTarget('confirmed') ? null : readStaged(directory)
+}
+
+function readAbandoned(): Desired | null {
+  const [newest] = unlinkedDirectories().sort((one, other) => Number(other) - Number(one))
+  // Null also if staging was interrupted: an incomplete directory was never in use.
+  return readStaged(newest ?? null)?.desired ?? null
+}
+
+function stage(desired: Desired): Staged {
+  mkdirSync(CONFIGURATIONS, { recursive: true, mode: 0o700 })
+  const numbers = readdirSync(CONFIGURATIONS).map(Number).filter(Number.isInteger)
+  const directory = String(Math.max(0, ...numbers) + 1)
+  const staged = toStaged(directory, desired)
+  mkdirSync(`${CONFIGURATIONS}/${directory}`, { mode: 0o700 })
+  for (const { path, text } of stagedFiles(staged)) writeFileSync(path, text(), { mode: 0o600 })
+  return staged
+}
+
+/** @returns a description of each repair */
+function restoreFiles(staged: Staged | null, intact: IntactFiles): string[] {
+  if (staged === null) return []
+  mkdirSync(`${CONFIGURATIONS}/${staged.directory}`, { recursive: true, mode: 0o700 })
+  return stagedFiles(staged)
+    .filter(intact.restore)
+    .map(({ what }) => `${what} was changed or removed`)
+}
+
+/** @returns a description of the repair, if it had to make one */
+function restoreLink(name: 'current' | 'confirmed', staged: Staged | null): string[] {
+  if (staged === null || linkTarget(name) === staged.directory) return []
+  link(name, staged.directory)
+  return [`the link to the ${name} configuration was changed`]
+}
+
 type StagedFile = { what: string; path: string; text: () => string }
 
+type IntactFiles = { restore: (file: StagedFile) => boolean }
+
 /** Keeps files as last written. Does not read files that were not touched. */
-function createIntactFiles(): { restore: (content: StagedFile) => boolean } {
+function createIntactFiles(): IntactFiles {
   const known = new Map<string, string>()
   const signatureOf = (path: string): string | null => {
     const stat = statSync(path, { bigint: true, throwIfNoEntry: false })

@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync, openSync } from 'node:fs'
 import type { Log } from '../log/log.js'
 import { childrenOf, isSuspended, killIfRunning } from '../process/process-table.js'
@@ -53,24 +53,11 @@ export function createKeepalived({
     argument: KEEPALIVED_PID_FILE,
     spawn: () => {
       beforeRead()
-      const output = openSync(KEEPALIVED_LOG, 'a')
-      const child = spawn(
-        PROGRAM,
-        ['-n', '-l', '-G', '-P', '-f', configuration, '-p', KEEPALIVED_PID_FILE, '-r', KEEPALIVED_VRRP_PID_FILE],
-        { detached: true, stdio: ['ignore', output, output] },
-      )
-      closeSync(output)
-      return child
+      return spawnKeepalived(configuration)
     },
     onEnd,
     log,
   })
-  const throwIfExited = async (pid: number | null) => {
-    const ended = await waitFor(() => (pid === null || supervisor.pid() !== pid ? true : null), {
-      timeoutMs: SETTLE_MS,
-    })
-    if (ended) throw new KeepalivedFailure('keepalived exited')
-  }
   return {
     adopt: () => supervisor.adopt(),
     pid: () => supervisor.pid(),
@@ -83,17 +70,34 @@ export function createKeepalived({
     },
     start: async () => {
       supervisor.start()
-      await throwIfExited(supervisor.pid())
+      await throwIfExited(supervisor, supervisor.pid())
     },
     reload: async () => {
       const pid = supervisor.pid()
       beforeRead()
       if (pid !== null) process.kill(pid, 'SIGHUP')
-      await throwIfExited(pid)
+      await throwIfExited(supervisor, pid)
     },
     stop: () => supervisor.stop(),
     close: () => supervisor.close(),
   }
+}
+
+function spawnKeepalived(configuration: string): ChildProcess {
+  const output = openSync(KEEPALIVED_LOG, 'a')
+  const child = spawn(
+    PROGRAM,
+    ['-n', '-l', '-G', '-P', '-f', configuration, '-p', KEEPALIVED_PID_FILE, '-r', KEEPALIVED_VRRP_PID_FILE],
+    { detached: true, stdio: ['ignore', output, output] },
+  )
+  closeSync(output)
+  return child
+}
+
+/** Waits until keepalived would have exited. @throws KeepalivedFailure if it did, or did not run */
+async function throwIfExited(supervisor: Supervisor, pid: number | null): Promise<void> {
+  const hasExited = () => (pid === null || supervisor.pid() !== pid ? true : null)
+  if (await waitFor(hasExited, { timeoutMs: SETTLE_MS })) throw new KeepalivedFailure('keepalived exited')
 }
 
 /** Has keepalived check the file. @returns null if it is valid, else keepalived's output */
