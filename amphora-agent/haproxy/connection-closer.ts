@@ -61,13 +61,13 @@ export class ConnectionCloser {
   planSurplus(pids: readonly number[], allowed: OldWorkerLimits | null): Closing[] {
     if (allowed === null || pids.length === 0) return []
     const workers = observeOldWorkers(pids)
-    const limit = workers.length > allowed.most ? `${allowed.most} of them` : `${allowed.memoryMib} MiB`
+    const limit = workers.length > allowed.most ? `${allowed.most} old workers` : `${allowed.memoryMib} MiB`
     const surplus = findSurplus(workers, allowed).filter(worker => !this.#terminations.isTerminating(worker))
     return surplus.map(worker => async () => {
       const open = (await this.#sessionsOf(worker.pid)).filter(({ server }) => server !== '<none>')
       await closeSessions(this.#commandsTo(worker.pid), open)
       this.#terminations.terminate(worker)
-      this.#onClosed(`${open.length} connections of an old worker of HAProxy: more than ${limit}`)
+      this.#onClosed(`${open.length} connections of an old HAProxy worker: more than ${limit}`)
     })
   }
 

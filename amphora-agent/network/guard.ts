@@ -14,11 +14,11 @@ const VRRP = 112
  * from that port pass. Pure.
  */
 function guardRules(pair: Desired['pair']): string {
-  const anew = `${TABLE}\ndelete ${TABLE}\n`
-  if (pair === null) return anew
+  const reset = `${TABLE}\ndelete ${TABLE}\n`
+  if (pair === null) return reset
   const ip = familyOf(pair.address) === 4 ? 'ip' : 'ip6'
   const strangers = `${ip} saddr != { ${pair.peers.join(', ')} }`
-  return `${anew}${TABLE} {
+  return `${reset}${TABLE} {
   chain input {
     type filter hook input priority filter; policy accept;
     iif lo accept

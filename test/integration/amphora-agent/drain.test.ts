@@ -108,7 +108,7 @@ t.test('reloads cut no connection until there are too many old workers; then the
     t.match(await reload(round), { transition: 'reload' })
   }
   t.equal(await traffic.ask('held', { name: 'old 1' }), 'cut')
-  await until(() => isReported('1 connections of an old worker of HAProxy: more than 2 of them'))
+  await until(() => isReported('1 connections of an old HAProxy worker: more than 2 old workers'))
   t.equal(await workers(), 3)
   for (const round of [2, 3]) t.equal(await end(`old ${round}`), 'complete')
   await until(async () => ((await workers()) === 1 ? true : null))

@@ -68,7 +68,7 @@ t.test('an old worker beyond the limit loses its sessions and is killed', async 
   t.ok(roundTrips < SESSIONS / 50, `${roundTrips} round trips for ${SESSIONS} sessions`)
   t.same(
     told,
-    [`${SESSIONS} connections of an old worker of HAProxy: more than 1 of them`],
+    [`${SESSIONS} connections of an old HAProxy worker: more than 1 old workers`],
     'the closing is reported once',
   )
   t.equal(younger.signalCode, null, 'the younger worker is within the limit')
