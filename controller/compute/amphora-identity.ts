@@ -1,20 +1,20 @@
 import { createPrivateKey, createPublicKey, hkdfSync, type KeyObject } from 'node:crypto'
 
-/** The id of the heartbeat keys that amphorae get today; datagrams name the id of their key, so that keys can be rotated. */
+/** Id of the heartbeat keys for new amphorae. Datagrams name their key's id, so that keys can be rotated. */
 export const HEARTBEAT_KEY_ID = 1
 
 export type AmphoraIdentity = {
   /** OpenSSH private key file, PEM armoured, without a passphrase. */
   sshHostKeyPrivate: string
-  /** The public key as SSH sends it on the wire: what the controller pins. */
+  /** The public key in SSH wire format, which the controller pins. */
   sshHostKeyPublic: Buffer
-  /** 32 bytes for HMAC-SHA256, of the key id HEARTBEAT_KEY_ID. */
+  /** 32 bytes for HMAC-SHA256, with the key id HEARTBEAT_KEY_ID. */
   heartbeatKey: Buffer
 }
 
 /**
- * All that is secret about an amphora, derived from the master key (32 bytes) and the amphora's id. The same two always give the same
- * identity: the pin is known before first contact, nothing needs storing, and an amphora made again is itself.
+ * An amphora's secrets, derived from the master key (32 bytes) and its id. The derivation is deterministic: the
+ * pin is known before first contact, nothing is stored, and a recreated amphora keeps its identity.
  */
 export function amphoraIdentity(master: Buffer, amphoraId: string): AmphoraIdentity {
   const key = ed25519FromSeed(derive(master, amphoraId, 'lb-ssh-host-key'))
@@ -25,7 +25,7 @@ export function amphoraIdentity(master: Buffer, amphoraId: string): AmphoraIdent
   }
 }
 
-/** The key (32 bytes) with which an amphora signs its heartbeats and the health manager checks them. `keyId` is 0 to 255. */
+/** The key (32 bytes) with which an amphora signs its heartbeats. `keyId` is 0 to 255. */
 export function heartbeatKey(master: Buffer, keyId: number, amphoraId: string): Buffer {
   return derive(master, amphoraId, 'lb-heartbeat', keyId)
 }
@@ -41,7 +41,7 @@ function derive(master: Buffer, amphoraId: string, purpose: string, keyId?: numb
   return Buffer.from(hkdfSync('sha256', master, amphoraId.toLowerCase(), info, 32))
 }
 
-/** DER of a PKCS #8 ed25519 private key, up to its 32 bytes of seed (RFC 8410). */
+/** DER prefix of a PKCS #8 ed25519 private key, before its 32-byte seed (RFC 8410). */
 const PKCS8_ED25519 = Buffer.from('302e020100300506032b657004220420', 'hex')
 
 function ed25519FromSeed(seed: Buffer): KeyObject {
@@ -52,11 +52,11 @@ function opensshPublicBlob(key: KeyObject): Buffer {
   return Buffer.concat([sshString('ssh-ed25519'), sshString(rawPublicKey(key))])
 }
 
-/** OpenSSH's own container (PROTOCOL.key): sshd reads ed25519 keys in no other. */
+/** OpenSSH's private key format (PROTOCOL.key), the only one in which sshd reads ed25519 keys. */
 function opensshPrivateKey(key: KeyObject, comment: string): string {
   const publicKey = rawPublicKey(key)
   const seed = fromBase64Url(key.export({ format: 'jwk' }).d)
-  // The two equal numbers tell a wrong passphrase from a right one; without a passphrase any will do.
+  // Two equal numbers verify the passphrase; without a passphrase, any value will do.
   const check = publicKey.subarray(0, 4)
   const secret = Buffer.concat([
     check,

@@ -3,7 +3,7 @@ import type { Finding } from '../checks/finding.js'
 import type { Logger } from '../log/log.js'
 import type { ComputeDriver } from './driver.js'
 
-/** The group `compute` of the settings; a driver reads its own options of it. */
+/** The settings group `compute`; each driver reads its own options from it. */
 export type ComputeGroup = Readonly<Record<string, unknown>>
 
 export type ComputeContext = {
@@ -20,16 +20,19 @@ export type ComputeContext = {
 /** A program on the host, with its Debian package. */
 export type Program = readonly [program: string, debianPackage: string]
 
-/** What there is to know about a compute driver before one is opened. A new driver is a folder with such a value, and its line in drivers.ts. */
+/**
+ * Describes a compute driver before it is opened. To add one, create a folder with such a value and list it in
+ * drivers.ts.
+ */
 export type ComputeDriverKind = {
   name: string
-  /** False when its amphorae are rows in the database only. */
+  /** False if its amphorae exist only in the database. */
   runsMachines: boolean
   options: Readonly<Record<string, z.ZodType>>
   /** Sizes and places of its machines, as flavors and availability zones may name them. */
   flavors: readonly string[]
   zones: readonly string[]
-  /** What it needs on the controller's host. */
+  /** Programs it needs on the controller's host. */
   programs: readonly Program[]
   /** Checks for `krater doctor`. */
   check: (settings: ComputeGroup) => Promise<Finding[]>

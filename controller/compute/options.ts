@@ -6,7 +6,7 @@ const driverOptions: Readonly<Record<string, z.ZodType>> = Object.assign(
   ...computeDrivers.map(({ options }) => options),
 )
 
-/** The options of amphorae's machines, with those of every driver. */
+/** Settings for amphora machines, with those of every driver. */
 export const computeOptions = z
   .strictObject({
     driver: z.enum(computeDrivers.map(({ name }) => name)).default(computeDrivers[0].name),
@@ -16,7 +16,7 @@ export const computeOptions = z
       .min(0)
       .max(100)
       .default(1)
-      .describe('Amphorae kept ready for the next load balancer'),
+      .describe('Number of amphorae kept ready for new load balancers'),
     old_workers: z.coerce
       .number()
       .int()
@@ -24,14 +24,14 @@ export const computeOptions = z
       .max(1000)
       .default(50)
       .describe(
-        'Most HAProxy processes of one amphora that keep the connections of a former configuration; the oldest ends when there are more',
+        'Limit of HAProxy processes per amphora that only finish connections of earlier configurations; beyond it, the oldest is ended',
       ),
     old_workers_memory: z.coerce
       .number()
       .int()
       .min(16)
       .default(512)
-      .describe('Most MiB of memory that such processes of one amphora may have together'),
+      .describe('Limit in MiB of the memory of such processes per amphora'),
     ...driverOptions,
   })
   .prefault({})

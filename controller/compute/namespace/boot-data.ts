@@ -6,8 +6,8 @@ import type { MachineSpec } from '../driver.js'
 import type { Limits } from './cgroup.js'
 import { type BootData, MachineError } from './machine-process.js'
 
-/** What a machine is told at its start. @param limits those that are in force @throws MachineError */
-export function bootDataOf(
+/** The data that a machine receives at its start. @param limits the limits in force @throws MachineError */
+export function createBootData(
   { amphoraId, managementPort, identity, healthManagers, beatIntervalSeconds }: MachineSpec,
   limits: Partial<Limits>,
 ): BootData {
@@ -23,7 +23,7 @@ export function bootDataOf(
   }
   return {
     'host-key': identity.sshHostKey,
-    // The agent's socket is left, as in sshd_config, which refuses all else once more.
+    // Permits only the agent's socket. sshd_config independently enforces the same.
     'controller-key': `restrict,port-forwarding,permitopen="[${AGENT_SOCKET}]:*" ${identity.controllerPublicKey.trim()}\n`,
     'operator-key': `${identity.operatorPublicKey.trim()}\n`,
     boot: JSON.stringify(boot),

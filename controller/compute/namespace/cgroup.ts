@@ -4,25 +4,25 @@ import { availableParallelism } from 'node:os'
 import { dirname, join } from 'node:path'
 import { setTimeout as wait } from 'node:timers/promises'
 
-/** What one machine may use of its host. `processors` may be a fraction; threads count as processes. */
+/** Resources of the host that one machine may use. `processors` may be a fraction; threads count as processes. */
 export type Limits = { memoryBytes: number; processors: number; processes: number }
 
-/** How far limits are in force, and for each that is not, why. */
+/** The limits in force, and for each other one the reason why it is not. */
 export type Enforced = {
-  /** The control groups that the machine's first process has to join. */
+  /** The control groups that the machine's first process must join. */
   groups: string[]
   inForce: Partial<Limits>
   lacking: { what: string; why: string }[]
 }
 
-/** Version 1 has a hierarchy for each controller or a few of them, version 2 one for all. */
+/** cgroup v1 has one hierarchy per controller or set of controllers; v2 has one for all. */
 type Hierarchy = { path: string; version: 1 | 2; controllers: string[] }
 
 type Controller = {
   name: 'memory' | 'cpu' | 'pids'
   what: string
   limit: keyof Limits
-  /** Files of a group and what is written into them, in this order. */
+  /** A group's files and their values, in the order of writing. */
   settings: (limit: number) => Record<Hierarchy['version'], [file: string, value: string][]>
 }
 
@@ -35,7 +35,7 @@ const CONTROLLERS: readonly Controller[] = [
     what: 'memory',
     limit: 'memoryBytes',
     settings: bytes => ({
-      // Swap would be memory by another name.
+      // Memory and swap together are limited too, or the machine could exceed its limit by swapping.
       1: [
         ['memory.limit_in_bytes', `${bytes}`],
         ['memory.memsw.limit_in_bytes', `${bytes}`],
@@ -66,23 +66,27 @@ const CONTROLLERS: readonly Controller[] = [
   },
 ]
 
-/** What a group weighs among its neighbours: `unit` is as much as one process, and what a new group has. */
+/** CPU weight of a group among its siblings. `unit` is the default weight, equal to that of one process. */
 const WEIGHT = {
-  1: { file: 'cpu.shares', unit: 1024, most: 262_144 },
-  2: { file: 'cpu.weight', unit: 100, most: 10_000 },
+  1: { file: 'cpu.shares', unit: 1024, max: 262_144 },
+  2: { file: 'cpu.weight', unit: 100, max: 10_000 },
 } as const
 
 /**
- * All machines together weigh as much as this many groups beside theirs (services, sessions); where processes have no groups, as much as a busy one on each
- * processor. They carry the traffic. And they work in short bursts, to which the kernel gives less than their weight: beside a busy API, machines that
- * weighed one group got a twentieth of two processors instead of half.
+ * All machines together weigh as much as this many sibling groups (services, sessions), or, if processes are not
+ * grouped, as much as one busy process per processor. They carry the traffic, and they work in short bursts, to
+ * which the kernel gives less than their weight: next to a busy API, machines with the weight of one group got a
+ * twentieth of two processors instead of half.
  */
 const GROUPS_OUTWEIGHED = 4
 
-/** Kernels without swap accounting do not have these. */
+/** Missing on kernels without swap accounting. */
 const OPTIONAL = ['memory.memsw.limit_in_bytes', 'memory.swap.max']
 
-/** Whose group a machine's is: `instance/project/machine` in each hierarchy. Projects weigh the same, and so do the machines of each. */
+/**
+ * Path of a machine's group in each hierarchy: `instance/project/machine`. All projects have equal weight, and so
+ * have all machines of a project.
+ */
 export type Place = {
   instance: string
   /** Null for a machine that waits for a project. */
@@ -91,12 +95,12 @@ export type Place = {
 }
 
 const WAITING = 'waiting'
-const pathOf = ({ instance, project, machine }: Place): string =>
+const groupPath = ({ instance, project, machine }: Place): string =>
   join(instance, project === null ? WAITING : `project-${encodeURIComponent(project)}`, machine)
 
 /**
- * Makes the control groups of a machine and sets its limits. What the host does not offer or permit is left out, and said. A group of that
- * machine must not exist.
+ * Creates a machine's control groups and sets its limits. Skips and reports what the host does not offer or permit. The
+ * machine must not have a group yet.
  */
 export function enforce(place: Place, limits: Limits, known = hierarchies()): Enforced {
   const enforced: Enforced = { groups: [], inForce: {}, lacking: [] }
@@ -104,7 +108,7 @@ export function enforce(place: Place, limits: Limits, known = hierarchies()): En
     const { name, what, limit } = controller
     const hierarchy = known.find(({ controllers }) => controllers.includes(name))
     if (hierarchy === undefined) {
-      enforced.lacking.push({ what, why: `the controller ${name} is mounted nowhere` })
+      enforced.lacking.push({ what, why: `the cgroup controller ${name} is not mounted` })
       continue
     }
     try {
@@ -119,14 +123,14 @@ export function enforce(place: Place, limits: Limits, known = hierarchies()): En
 }
 
 /**
- * Moves a machine that waited to its project, with its limits: from now on it uses of the project's share of the processors. Where these have a
- * hierarchy of their own, the other limits stay where they are: memory that is in use would not move. May be repeated at any time, also after it
- * was cut off.
- * @throws Error when something in the machine will not move
+ * Moves a warm machine and its limits to a project's group; from now on it uses the project's share of the
+ * processors. If the cpu controller has its own hierarchy, the other limits stay where they are: memory in use
+ * does not move. Safe to repeat, even after an interruption.
+ * @throws Error if a process of the machine cannot be moved
  */
 export async function assign(place: Place): Promise<void> {
   for (const hierarchy of hierarchies().filter(({ controllers }) => controllers.includes('cpu'))) {
-    const desired = join(hierarchy.path, pathOf(place))
+    const desired = join(hierarchy.path, groupPath(place))
     for (const group of groupsOf(hierarchy, place).filter(group => group !== desired)) {
       for (const controller of CONTROLLERS) {
         for (const [file] of controller.settings(0)[hierarchy.version]) {
@@ -135,22 +139,22 @@ export async function assign(place: Place): Promise<void> {
           writeFileSync(join(desired, file), readFileSync(join(group, file)))
         }
       }
-      await untilGone(group, () => moveProcesses(group, desired))
-      await isGone(dirname(group))
+      await removeWhenEmpty(group, () => moveProcesses(group, desired))
+      await tryRemove(dirname(group))
     }
   }
 }
 
-/** Removes the control groups of a machine whose processes have ended, wherever they are. @throws Error when one will not go */
+/** Removes the control groups of a machine whose processes have ended. @throws Error if one cannot be removed */
 export async function release(place: Pick<Place, 'instance' | 'machine'>): Promise<void> {
   for (const hierarchy of hierarchies()) {
-    for (const group of groupsOf(hierarchy, place)) await untilGone(group)
+    for (const group of groupsOf(hierarchy, place)) await removeWhenEmpty(group)
     const top = join(hierarchy.path, place.instance)
-    for (const parent of [...groupsIn(top), top]) await isGone(parent)
+    for (const parent of [...groupsIn(top), top]) await tryRemove(parent)
   }
 }
 
-/** The groups of a machine in a hierarchy; right below that of the instance when an earlier version made it. */
+/** A machine's groups in a hierarchy. An earlier version placed them directly below the instance's group. */
 function groupsOf({ path }: Hierarchy, { instance, machine }: Pick<Place, 'instance' | 'machine'>): string[] {
   const top = join(path, instance)
   return [top, ...groupsIn(top)].map(parent => join(parent, machine)).filter(group => existsSync(group))
@@ -166,25 +170,26 @@ function groupsIn(group: string): string[] {
   }
 }
 
-/** @param empty tried before each attempt to remove the group */
-async function untilGone(group: string, empty: () => Promise<void> = async () => undefined): Promise<void> {
+/** Removes a group, waiting until it is empty. @param empty called before each attempt */
+async function removeWhenEmpty(group: string, empty: () => Promise<void> = async () => undefined): Promise<void> {
   for (const since = performance.now(); ; await wait(5)) {
     await empty()
-    if (await isGone(group)) return
-    if (performance.now() - since > REMOVE_LIMIT_MS) throw new Error(`The control group ${group} cannot be removed.`)
+    if (await tryRemove(group)) return
+    if (performance.now() - since > REMOVE_LIMIT_MS)
+      throw new Error(`The control group ${group} cannot be removed: it is not empty.`)
   }
 }
 
-/** What a process starts meanwhile is where the process was; so this is to be repeated until nothing is left. */
+/** A process started during the move stays behind, so callers repeat this until the group is empty. */
 async function moveProcesses(from: string, to: string): Promise<void> {
-  // Each waits for all processors of the host; together they wait once.
+  // Each move waits for all processors of the host; concurrent moves wait only once.
   const moves = words(join(from, 'cgroup.procs')).map(pid => writeFile(join(to, 'cgroup.procs'), pid))
   for (const move of await Promise.allSettled(moves)) {
     if (move.status === 'rejected' && (move.reason as NodeJS.ErrnoException).code !== 'ESRCH') throw move.reason
   }
 }
 
-/** Version 1 first: a controller that is mounted there is lost to version 2. */
+/** v1 first: a controller mounted there is unavailable in v2. */
 function hierarchies(): Hierarchy[] {
   const mounts = readFileSync('/proc/self/mounts', 'utf8').split('\n')
   return mounts
@@ -207,20 +212,20 @@ function limitGroup(hierarchy: Hierarchy, controller: Controller, limit: number,
 }
 
 function makeGroup({ path, version }: Hierarchy, controller: Controller['name'], place: Place): string {
-  const group = join(path, pathOf(place))
-  // All of them first: one that has another in it is not removed with the last machine that was there.
+  const group = join(path, groupPath(place))
+  // Creates the whole path first: a group with a child cannot be removed when its last machine leaves.
   mkdirSync(group, { recursive: true })
   const [top, project] = [join(path, place.instance), dirname(group)]
   if (version === 2) for (const parent of [path, top, project]) delegate(parent, controller)
   if (controller === 'cpu') {
-    const { file, unit, most } = WEIGHT[version]
-    const weight = isUngrouped(version) ? Math.min(most, unit * availableParallelism()) : unit * GROUPS_OUTWEIGHED
+    const { file, unit, max } = WEIGHT[version]
+    const weight = isUngrouped(version) ? Math.min(max, unit * availableParallelism()) : unit * GROUPS_OUTWEIGHED
     writeFileSync(join(top, file), `${weight}`)
   }
   return group
 }
 
-/** Whether this process shares the processors with others one by one, and not as a member of a group such as a service. */
+/** True if this process competes for processors individually rather than in a group such as a service's. */
 export function isUngrouped(version: Hierarchy['version'] | undefined = processorVersion()): boolean {
   const lines = readFileSync('/proc/self/cgroup', 'utf8').split('\n')
   return lines.some(line => {
@@ -229,28 +234,28 @@ export function isUngrouped(version: Hierarchy['version'] | undefined = processo
   })
 }
 
-/** Of the hierarchy that has the processors. */
+/** Version of the hierarchy with the cpu controller. */
 const processorVersion = () => hierarchies().find(({ controllers }) => controllers.includes('cpu'))?.version
 
-/** Lets the groups below one use a controller. */
+/** Enables a controller for a group's children. */
 function delegate(group: string, controller: string): void {
   const file = join(group, 'cgroup.subtree_control')
   if (!words(file).includes(controller)) writeFileSync(file, `+${controller}`)
 }
 
-/** None when another mount has covered the file. */
+/** Empty if another mount hides the file. */
 const words = (file: string): string[] =>
   existsSync(file) ? readFileSync(file, 'utf8').split(/\s+/).filter(Boolean) : []
 
-/** Tries to remove a group. @returns false while something is in it */
-async function isGone(group: string): Promise<boolean> {
+/** Tries to remove a group. @returns false while it is not empty */
+async function tryRemove(group: string): Promise<boolean> {
   try {
-    // The kernel makes whoever removes one wait for all processors of the host.
+    // Asynchronous, because removal waits for all processors of the host.
     await rmdir(group)
     return true
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException
-    // Where nothing can be made, as in a container, nothing of ours is left.
+    // EROFS: where groups cannot be created, as in some containers, none exists.
     if (code === 'ENOENT' || code === 'EROFS') return true
     if (code === 'EBUSY' || code === 'ENOTEMPTY') return false
     throw error

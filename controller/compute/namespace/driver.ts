@@ -5,7 +5,7 @@ import { addressesOf, type Port } from '../../network/driver.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { createQueues } from '../../process/in-turn.js'
 import type { ComputeDriver, Machine, MachineSpec, Placement, PluggedPort } from '../driver.js'
-import { bootDataOf } from './boot-data.js'
+import { createBootData } from './boot-data.js'
 import { assign, enforce, type Limits, release } from './cgroup.js'
 import { inspectMachine } from './inspect-machine.js'
 import { machineDirectory } from './machine-directory.js'
@@ -14,32 +14,33 @@ import { namespacesNamed, networkNamespace } from './network-namespace.js'
 import { PLACEMENT } from './placement.js'
 
 export type NamespaceDriverOptions = {
-  /** Tells this installation's machines from those of others on the host. */
+  /** Distinguishes this installation's machines from others on the host. */
   instance: string
-  /** Where what is known of the machines is kept, one directory each. */
+  /** Parent of the machines' directories. */
   directory: string
   fabric: Pick<Fabric, 'attach' | 'detach' | 'connectedPorts'>
-  /** MTU of a network, for the interfaces on it. */
+  /** MTU for interfaces on a network. */
   networkMtu: (networkId: string) => Promise<number>
   /** The agent, bundled into one ES module. */
   agentBundle: string
-  /** The Node.js program that runs it; the one that runs this when not given. */
+  /** Node.js binary for the agent; default: this process's own. */
   nodeProgram?: string
-  /** What each machine may use of the host. */
+  /** Resources of the host that each machine may use. */
   limits: Limits
   accounts: AccountRange
   log: Logger
 }
 
 const MANAGEMENT_INTERFACE = 'mgmt0'
-/** Modes of files that the host shares with machines, as far as they are about others than owner and group. */
+/** Permissions for others that files shared with machines need. */
 const READABLE = 0o004
-const RUNNABLE = 0o005
+const EXECUTABLE = 0o005
 const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
- * Amphorae as namespaces of this host: each has its own network, processes, host name and a root of its own in memory, in which the
- * host's /usr is all that is shared. A machine outlives the controller. Calls for the same amphora wait for each other.
+ * Runs amphorae in namespaces of this host: each has its own network, processes, host name and in-memory root,
+ * which shares only the host's /usr. A machine outlives the controller. Calls for the same amphora run one after
+ * another.
  */
 export class NamespaceDriver implements ComputeDriver {
   readonly name = 'namespace'
@@ -73,7 +74,7 @@ export class NamespaceDriver implements ComputeDriver {
       const holder = running(this.#machineOf(amphoraId))
       return holder === null ? null : inspectMachine(holder)
     } catch {
-      // A host that runs out of files, say, knows nothing of its machines: nobody may take that for a death.
+      // A failed inspection, for example with too many open files, must not look like a dead machine.
       return null
     }
   }
@@ -90,7 +91,7 @@ export class NamespaceDriver implements ComputeDriver {
     const { fabric, networkMtu, log } = this.#options
     return this.#inTurn(amphoraId, async () => {
       const machine = this.#machineOf(amphoraId)
-      if (running(machine) === null) throw new MachineError(`The machine of amphora ${amphoraId} does not run.`)
+      if (running(machine) === null) throw new MachineError(`The machine of amphora ${amphoraId} is not running.`)
       const attachment = {
         networkId: port.networkId,
         mtu: await networkMtu(port.networkId),
@@ -98,15 +99,16 @@ export class NamespaceDriver implements ComputeDriver {
         macAddress: port.macAddress,
         addresses: addressesOf(port),
         namespace: machine.namespace.name,
-        // The agent finds the interface by its MAC address and gives it its name.
+        // The agent finds the interface by its MAC address and renames it.
         interfaceName: `new${port.id.replaceAll('-', '').slice(0, 11)}`,
       }
-      // A new interface stands once its addresses are let through; one that stands may send from new ones only afterwards.
+      // A new interface is recorded first: it counts as connected only once its addresses are allowed. For an existing
+      // one, new addresses are recorded only after they are allowed.
       if (!machine.files.recordedPorts('plugged').includes(port.id)) {
         machine.files.recordPort(port.id, 'plugged', attachment.addresses)
       }
       const assigned = assign(this.#placeOf(amphoraId, projectId)).catch((error: unknown) => {
-        log.warn({ amphoraId, err: error }, 'the machine does not use of the share of its project')
+        log.warn({ amphoraId, err: error }, 'moving the machine to its project’s control group failed')
       })
       await Promise.all([fabric.attach(attachment), assigned])
       machine.files.recordPort(port.id, 'plugged', attachment.addresses)
@@ -158,7 +160,7 @@ export class NamespaceDriver implements ComputeDriver {
   #describe(amphoraId: string): Machine | null {
     const machine = this.#machineOf(amphoraId)
     if (!machine.files.exists() && !machine.namespace.exists()) return null
-    // Before the state: one that is complete in between has not ended.
+    // Read before the state: a machine that becomes ready in between must not look as if it had ended.
     const start = machine.files.start()
     const state = running(machine) === null ? 'stopped' : 'running'
     return { amphoraId, computeId: machine.namespace.name, state, ...(start === undefined ? {} : { start }) }
@@ -170,10 +172,11 @@ export class NamespaceDriver implements ComputeDriver {
     if (running(machine) === null) await this.#start(spec, machine)
     else await this.#attachManagement(spec, machine)
     const holder = running(machine)
-    if (holder === null) throw new MachineError(`The machine ended right after its start: ${machine.files.lastWords()}`)
+    if (holder === null)
+      throw new MachineError(`The machine ended right after its start: ${machine.files.consoleTail()}`)
     const reachable = await sshdListens(holder)
     const milliseconds = Math.round(performance.now() - started)
-    this.#options.log.info({ amphoraId: spec.amphoraId, reachable, milliseconds }, 'machine runs')
+    this.#options.log.info({ amphoraId: spec.amphoraId, reachable, milliseconds }, 'machine is running')
     return { amphoraId: spec.amphoraId, computeId: machine.namespace.name, state: 'running', ...PLACEMENT }
   }
 
@@ -187,13 +190,14 @@ export class NamespaceDriver implements ComputeDriver {
     try {
       await this.#attachManagement(spec, machine)
       const { groups, inForce, lacking } = enforce(this.#placeOf(spec.amphoraId, spec.projectId), limits)
-      for (const { what, why } of lacking) log.warn({ amphoraId: spec.amphoraId, why }, `no limit of ${what}`)
+      for (const { what, why } of lacking)
+        log.warn({ amphoraId: spec.amphoraId, why }, `the machine has no ${what} limit`)
       await startMachine({
         directory: files,
         keeper: keeper.pid,
-        node: shareable(nodeProgram, RUNNABLE),
+        node: shareable(nodeProgram, EXECUTABLE),
         agentBundle: shareable(agentBundle, READABLE),
-        bootData: bootDataOf(spec, inForce),
+        bootData: createBootData(spec, inForce),
         accounts,
         accountHint: Number.parseInt(spec.amphoraId.slice(0, 8), 16),
         groups,
@@ -211,12 +215,12 @@ export class NamespaceDriver implements ComputeDriver {
       networkId,
       mtu: await networkMtu(networkId),
       portId: id,
-      // The same at each start, so that the controller's neighbour entry stays right.
+      // Fixed, so that the controller's neighbour entry stays valid.
       macAddress,
       addresses: fixedIps.map(({ address }) => address),
       namespace: namespace.name,
       interfaceName: MANAGEMENT_INTERFACE,
-      // One amphora that was taken over must not get at the others.
+      // A compromised amphora must not reach the others.
       isolated: true,
     })
     await namespace.configure(
@@ -225,7 +229,7 @@ export class NamespaceDriver implements ComputeDriver {
     )
   }
 
-  /** Interfaces first: that takes both ends away, even while a socket with unsent data holds the namespace. */
+  /** Interfaces first: this removes both ends even while a socket with unsent data keeps the namespace alive. */
   async #takeDown(amphoraId: string, { files, namespace }: MachineParts): Promise<void> {
     for (const portId of files.recordedPorts()) {
       await this.#options.fabric.detach(portId)
@@ -239,16 +243,17 @@ export class NamespaceDriver implements ComputeDriver {
 
 type MachineParts = { files: ReturnType<typeof machineDirectory>; namespace: ReturnType<typeof networkNamespace> }
 
-/** The process that holds a machine which is up and reachable by its namespace's name; null for anything less. */
+/** The process that holds a machine, if the machine is ready and its namespace has its name; otherwise null. */
 function running({ files, namespace }: MachineParts): number | null {
   const holder = files.holder()
   return holder !== null && files.isReady() && namespace.holds(holder) ? holder : null
 }
 
-/** A file's real path. @throws MachineError when a machine's root, who is not the host's, could not use it */
+/** A file's real path. @throws MachineError if a machine's root, an unprivileged user on the host, cannot use it */
 function shareable(file: string, mode: number): string {
   const path = realpathSync(file)
-  if ((statSync(path).mode & mode) !== mode) throw new MachineError(`Amphorae may not use ${path}: chmod o+rX it.`)
+  if ((statSync(path).mode & mode) !== mode)
+    throw new MachineError(`Amphorae may not use ${path}: run chmod o+rX on it.`)
   return path
 }
 

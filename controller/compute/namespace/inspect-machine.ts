@@ -3,29 +3,29 @@ import { readProcessStat } from '../../process/process-stat.js'
 import type { Inspection } from '../driver.js'
 import { unlessGone } from './unless-gone.js'
 
-/** States of a process in which it answers nobody: stopped, traced, dead, and dead but not collected. */
+/** Process states without execution: stopped, traced, dead and zombie. */
 const STANDSTILL = /^[TtXZ]$/
 const SSH_PORT = 22
-/** More processes than an honest machine has: one that was taken over must not keep its host busy. */
-const MOST_PROCESSES = 4_096
+/** More than a legitimate machine has; a compromised one must not keep its host busy. */
+const MAX_PROCESSES = 4_096
 
 /**
- * Looks into a machine from its host: whether HAProxy is alive there and listens. Reads the kernel's tables only, so neither the management
- * network nor anything inside the machine has a say in it.
+ * Checks from the host whether HAProxy is alive in a machine and listens. Reads only kernel tables, so the result
+ * depends on neither the management network nor anything inside the machine.
  * @param holder the process that holds the machine
- * @returns null when the host shows none of its processes
- * @throws Error when the host cannot look: that says nothing about the machine
+ * @returns null if the host shows none of its processes
+ * @throws Error if the inspection fails, which proves nothing about the machine
  */
 export function inspectMachine(holder: number): Inspection | null {
   const processes = descendantsOf(holder)
   if (processes.length === 0) return null
   const haproxy = processes.filter(({ name }) => name === 'haproxy')
-  // Its master only waits for its workers.
+  // The master only waits for its workers.
   const workers = haproxy.filter(({ pid }) => !haproxy.some(({ parent }) => parent === pid))
-  if (workers.length === 0) return { serves: false, finding: 'HAProxy does not run' }
+  if (workers.length === 0) return { serves: false, finding: 'HAProxy is not running' }
   if (workers.every(({ state }) => STANDSTILL.test(state))) return { serves: false, finding: 'HAProxy is stopped' }
   const ports = listeningSockets(holder)
-  // sshd has one socket, at the management address; a listener may have the same port at the VIP.
+  // sshd has one socket, on the management address; a listener may use the same port on a VIP.
   const sshd = ports.indexOf(SSH_PORT)
   if (sshd >= 0) ports.splice(sshd, 1)
   return ports.length === 0
@@ -35,15 +35,15 @@ export function inspectMachine(holder: number): Inspection | null {
 
 type ProcessState = { pid: number; parent: number; name: string; state: string }
 
-/** Every process of the machine descends from its holder: what loses its parent there passes to the machine's process 1. */
+/** All processes of the machine descend from its holder, because the machine's process 1 adopts orphans. */
 function descendantsOf(holder: number): ProcessState[] {
   const found: ProcessState[] = []
-  const waiting = childrenOf(holder)
-  for (let pid = waiting.pop(); pid !== undefined && found.length < MOST_PROCESSES; pid = waiting.pop()) {
+  const queue = childrenOf(holder)
+  for (let pid = queue.pop(); pid !== undefined && found.length < MAX_PROCESSES; pid = queue.pop()) {
     const state = stateOf(pid)
     if (state === null) continue
     found.push(state)
-    waiting.push(...childrenOf(pid))
+    queue.push(...childrenOf(pid))
   }
   return found
 }
@@ -61,7 +61,7 @@ function stateOf(pid: number): ProcessState | null {
 
 /** The port of each listening socket, in ascending order. */
 function listeningSockets(pid: number): number[] {
-  // Local address and port in hexadecimal, then the remote ones, then the state: 0A is LISTEN.
+  // Hexadecimal local address and port, remote address and port, then the state; 0A is LISTEN.
   const sockets = ['tcp', 'tcp6'].map(table => readOrEmpty(`/proc/${pid}/net/${table}`)).join('')
   const ports = [...sockets.matchAll(/:([0-9A-F]{4}) [0-9A-F]+:0000 0A /g)].map(([, port]) =>
     Number.parseInt(port!, 16),

@@ -7,7 +7,7 @@ import { PLACEMENT } from './placement.js'
 
 const ownSettings = z.object(namespaceOptions)
 
-/** Amphorae as namespaces of the controller's host. Its code is loaded when it is used. */
+/** Runs amphorae in namespaces of the controller's host. The driver's code is loaded on use. */
 export const namespaceKind: ComputeDriverKind = {
   name: 'namespace',
   runsMachines: true,

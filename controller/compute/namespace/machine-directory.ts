@@ -4,14 +4,15 @@ import { bootId, startTicksOf } from '../../process/process-stat.js'
 import { unlessGone } from './unless-gone.js'
 
 /**
- * What is known of a machine outlives its creator in a directory of its own:
- *   process    `pid startTicks bootId` of the process that holds the machine, written by that process itself (start.sh)
- *   ready      exists when the machine's root stood complete (furnish.sh)
+ * The state of a machine, in a directory that outlives its creator:
+ *   process    `pid startTicks bootId` of the process that holds the machine, written by that process (start.sh)
+ *   ready      exists once the machine's root is complete (furnish.sh)
  *   lock       locked by the process that holds the machine
- *   console    what the machine said while it started
- *   root/      where its root is mounted, seen by itself alone
- *   ports/     one file per port, made before the interface and removed after it: its role, and the addresses that its interface may send from
- * The directory is made first and removed last, so nothing of a machine can be left without it.
+ *   console    output of the machine while it started
+ *   root/      mount point of its root, visible only to the machine
+ *   ports/     one file per port, created before the interface and removed after it: the port's role, and the addresses
+ *              from which the interface may send
+ * The directory is created first and removed last, so no part of a machine can exist without it.
  */
 export type MachineDirectory = ReturnType<typeof machineDirectory>
 
@@ -32,8 +33,8 @@ export function machineDirectory(directory: string) {
     },
 
     /**
-     * The process that holds the machine; null when none ever did, or when it has ended (a recycled pid is not mistaken for it).
-     * @throws Error when the host cannot look
+     * The process that holds the machine; null if there was none or it has ended. A recycled pid does not match.
+     * @throws Error if the process cannot be read
      */
     holder: (): number | null => {
       const [pid, startTicks, boot] = (read(inside('process')) ?? '').trim().split(' ')
@@ -43,7 +44,7 @@ export function machineDirectory(directory: string) {
 
     isReady: () => existsSync(inside('ready')),
 
-    /** What tells the latest start from those before; undefined when the machine has not stood complete since. */
+    /** Identifies the latest start; undefined if the machine has not become ready since. */
     start: (): string | undefined => (existsSync(inside('ready')) ? (read(inside('process')) ?? undefined) : undefined),
 
     forgetProcess: () => {
@@ -64,8 +65,8 @@ export function machineDirectory(directory: string) {
       return addresses.length === 0 ? null : addresses
     },
 
-    /** The last words of a start that failed. */
-    lastWords: () => (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / '),
+    /** The last lines of output of a failed start. */
+    consoleTail: () => (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / '),
 
     remove: () => rmSync(directory, { recursive: true, force: true }),
   }

@@ -11,13 +11,13 @@ const START_LIMIT_MS = 20_000
 const SSHD_LIMIT_MS = 3_000
 const END_LIMIT_MS = 10_000
 
-/** Numbers of users and groups on the host that machines may have; no two machines have the same ones at a time. */
+/** Host uids and gids for machines; no two machines use the same ones at a time. */
 export type AccountRange = { first: number; count: number }
 
-/** How many accounts a machine has; see start.sh. */
-export const ACCOUNTS_OF_ONE = 8
+/** Accounts per machine; see start.sh. */
+export const ACCOUNTS_PER_MACHINE = 8
 
-/** Files that are a machine's own or secret, by the names that furnish.sh knows. */
+/** A machine's individual or secret files, by the names that furnish.sh expects. */
 export type BootData = Readonly<
   Record<
     'host-key' | 'controller-key' | 'operator-key' | 'boot' | 'management-address' | 'hostname' | 'seccomp',
@@ -29,7 +29,7 @@ export class MachineError extends Error {}
 
 const scripts = findScripts(dirname(fileURLToPath(import.meta.url)))
 
-/** The scripts stand beside this file in the sources; the bundle in dist/ finds them in the sources beside it. */
+/** Finds the scripts: beside this file in the sources; for the bundle in dist/, in the sources beside it. */
 function findScripts(from: string): string {
   for (let folder = from; ; folder = dirname(folder)) {
     const candidate = join(folder, 'controller/compute/namespace/machine')
@@ -39,9 +39,10 @@ function findScripts(from: string): string {
 }
 
 /**
- * Starts the process that holds a machine, detached: it outlives this one. Returns when the machine's own process 1 has taken over.
- * The boot data goes through a pipe, so it never stands on a disk, in arguments or in an environment.
- * @throws MachineError with the machine's last words
+ * Starts the process that holds a machine, detached, so that it outlives this one. Returns once the machine's own
+ * process 1 has started. The boot data goes through a pipe and is never on a disk, in arguments or in an
+ * environment.
+ * @throws MachineError with the machine's last output
  */
 export async function startMachine(options: {
   directory: MachineDirectory
@@ -51,15 +52,15 @@ export async function startMachine(options: {
   agentBundle: string
   bootData: BootData
   accounts: AccountRange
-  /** Where the search for accounts that are free begins; any number. */
+  /** Where to start searching for free accounts; any number. */
   accountHint: number
-  /** Directories of the control groups that everything in the machine belongs to. */
+  /** Directories of the machine's control groups. */
   groups: readonly string[]
 }): Promise<void> {
   const { directory, keeper, node, agentBundle, bootData, accounts, accountHint, groups } = options
   const lock = openSync(directory.lock, 'a', 0o600)
   const console = openSync(directory.console, 'a', 0o600)
-  const blocks = Math.floor(accounts.count / ACCOUNTS_OF_ONE)
+  const blocks = Math.floor(accounts.count / ACCOUNTS_PER_MACHINE)
   const numbers = [accounts.first, blocks, accountHint % blocks].map(String)
   const words = [join(scripts, 'start.sh'), directory.path, `${keeper}`, node, agentBundle, ...numbers, ...groups]
   const child = spawn('/bin/bash', words, {
@@ -81,14 +82,16 @@ export async function startMachine(options: {
   stdin.end(`${lines.join('')}end\n`)
   const limit = new AbortController()
   try {
-    const said = await Promise.race([
+    const status = await Promise.race([
       failure,
-      lineOf(readiness),
+      firstLine(readiness),
       wait(START_LIMIT_MS, `not ready after ${START_LIMIT_MS / 1000} s`, { signal: limit.signal }),
     ])
-    if (said.trim() !== 'ready') {
+    if (status.trim() !== 'ready') {
       child.kill('SIGKILL')
-      throw new MachineError(`The machine did not start: ${directory.lastWords() || said || 'it ended without a word'}`)
+      throw new MachineError(
+        `The machine did not start: ${directory.consoleTail() || status || 'it ended without output'}`,
+      )
     }
   } finally {
     limit.abort()
@@ -98,8 +101,8 @@ export async function startMachine(options: {
   }
 }
 
-/** The first line, or what there is of it when the stream ends. */
-async function lineOf(stream: Readable): Promise<string> {
+/** The first line, or as much of it as the stream contains. */
+async function firstLine(stream: Readable): Promise<string> {
   let text = ''
   for await (const piece of stream) {
     text += String(piece)
@@ -109,8 +112,9 @@ async function lineOf(stream: Readable): Promise<string> {
 }
 
 /**
- * Waits until the machine's sshd listens, which it does before it writes down its number. To read the table of sockets instead, time and again, keeps a
- * processor busy: the kernel walks those of the whole host. False when it takes too long.
+ * Waits for the pid file of the machine's sshd, which sshd writes once it listens. Polling the socket table
+ * instead would keep a processor busy, because the kernel walks the sockets of the whole host.
+ * @returns false on timeout
  */
 export async function sshdListens(holder: number): Promise<boolean> {
   const file = `/proc/${holder}/root${SSHD_PID_FILE}`
@@ -120,18 +124,20 @@ export async function sshdListens(holder: number): Promise<boolean> {
   return false
 }
 
-/** Follows no link: the machine may have made it. */
+/** Follows no link, because the machine could have created it. */
 const isFile = (path: string): boolean => lstatSync(path, { throwIfNoEntry: false })?.isFile() ?? false
 
-/** Ends a machine and everything in it at once, as a power cut does. @throws MachineError when it will not end */
+/** Ends a machine and everything in it at once, like a power failure. @throws MachineError if it does not end */
 export async function endMachine(directory: MachineDirectory): Promise<void> {
   const holder = directory.holder()
   if (holder === null) return
-  // Process 1 first: the holder then collects it, and when the holder is gone, all is. Before there is a process 1, the holder itself.
+  // Killing process 1 ends the holder, and once that has ended, everything has. Before process 1 exists, the holder
+  // itself is killed.
   const [first] = readOrEmpty(`/proc/${holder}/task/${holder}/children`).trim().split(' ')
   kill(Number(first) || holder)
   for (const since = performance.now(); directory.holder() === holder; await wait(5)) {
-    if (performance.now() - since > END_LIMIT_MS) throw new MachineError(`The process ${holder} does not end.`)
+    if (performance.now() - since > END_LIMIT_MS)
+      throw new MachineError(`The process ${holder}, which holds the machine, did not end.`)
     if (performance.now() - since > 1_000) kill(holder)
   }
 }

@@ -3,13 +3,13 @@ import { existsSync, readdirSync, readlinkSync, statSync } from 'node:fs'
 import { ip, ipBatch } from '../../network/local/ip-command.js'
 
 const DIRECTORY = '/run/netns'
-/** A start takes less, with all its commands. */
+/** Longer than a start with all its commands takes. */
 const KEEPER_LIMIT_MS = 60_000
 
-/** A process that keeps new namespaces until something else lives in them. */
+/** A process that keeps new namespaces alive until another process joins them. */
 export type Keeper = { pid: number; end: () => void }
 
-/** A named network namespace, as `ip netns` makes them. */
+/** A named network namespace, like those of `ip netns`. */
 export function networkNamespace(name: string) {
   const file = `${DIRECTORY}/${name}`
   return {
@@ -19,9 +19,9 @@ export function networkNamespace(name: string) {
     exists: () => existsSync(file),
 
     /**
-     * Always a new one: what an earlier machine left in its own (addresses, rules) is gone. It belongs to a new user namespace: rights over
-     * networks that somebody has in there end with this network.
-     * @returns a process in both
+     * Always creates a new namespace, without an earlier machine's leftovers (addresses, rules). It belongs to a
+     * new user namespace, so capabilities inside cover no other network.
+     * @returns a process in both namespaces
      */
     make: async (): Promise<Keeper> => {
       await remove(name, file)
@@ -29,7 +29,7 @@ export function networkNamespace(name: string) {
       const words = ['netns', 'attach', name, `${keeper.pid}`]
       try {
         await ip(words).catch(async error => {
-          // The command of a creator that died may still have been under way.
+          // The command of a creator that died may still have been running.
           if (!existsSync(file)) throw error
           await remove(name, file)
           await ip(words)
@@ -43,7 +43,7 @@ export function networkNamespace(name: string) {
 
     remove: () => remove(name, file),
 
-    /** Whether a process lives in it. False also when the name is gone or stands for another namespace by now. */
+    /** True if a process is in it; false also if the name is gone or belongs to another namespace. */
     holds: (pid: number): boolean => {
       try {
         return readlinkSync(`/proc/${pid}/ns/net`) === `net:[${statSync(file).ino}]`
@@ -52,7 +52,7 @@ export function networkNamespace(name: string) {
       }
     },
 
-    /** Gives an interface its addresses (with prefix lengths), and brings it and the loopback up. */
+    /** Sets an interface's addresses (with prefix lengths), and brings it and the loopback interface up. */
     configure: async (nic: string, addresses: readonly string[]) => {
       const failure = await ipBatch(name, [
         'link set dev lo up',
@@ -65,15 +65,15 @@ export function networkNamespace(name: string) {
 }
 
 /**
- * Timers and signals that wait count for the user namespace's maker too. Its limit becomes the namespace's: were it not lifted, one amphora could
- * use up what all share.
+ * Pending timers and signals also count against the creator of the user namespace, whose limit becomes the
+ * namespace's. It is lifted so that one amphora cannot use up what all share.
  */
-const KEEP = 'ulimit -i unlimited 2>/dev/null || ulimit -Si hard; exec unshare --user --net cat'
+const KEEPER_COMMAND = 'ulimit -i unlimited 2>/dev/null || ulimit -Si hard; exec unshare --user --net cat'
 
-/** @throws Error when the kernel permits no user namespaces, or none more */
+/** @throws Error if the kernel permits no user namespaces, or no more of them */
 function keepNamespaces(): Promise<Keeper> {
   return new Promise((resolve, reject) => {
-    const child = spawn('/bin/bash', ['-c', KEEP], {
+    const child = spawn('/bin/bash', ['-c', KEEPER_COMMAND], {
       env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin' },
       timeout: KEEPER_LIMIT_MS,
       killSignal: 'SIGKILL',
@@ -83,17 +83,21 @@ function keepNamespaces(): Promise<Keeper> {
       complaints += piece
     })
     child.stdin.on('error', () => undefined)
-    // What it answers, it answers from inside.
+    // An echo proves that it runs inside the namespaces.
     child.stdin.write('\n')
     child.stdout.once('data', () => resolve({ pid: child.pid!, end: () => child.kill('SIGKILL') }))
     child.once('error', reject)
     child.once('close', () =>
-      reject(new Error(`No namespaces for a machine: ${complaints.trim() || 'unshare ended'}; see krater doctor`)),
+      reject(
+        new Error(
+          `Creating namespaces for a machine failed: ${complaints.trim() || 'unshare ended'}. Run krater doctor.`,
+        ),
+      ),
     )
   })
 }
 
-/** Names of the network namespaces that begin with `prefix`. */
+/** Names of network namespaces with this prefix. */
 export function namespacesNamed(prefix: string): string[] {
   return existsSync(DIRECTORY) ? readdirSync(DIRECTORY).filter(name => name.startsWith(prefix)) : []
 }

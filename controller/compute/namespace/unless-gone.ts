@@ -1,6 +1,7 @@
 /**
- * Reads what may be gone at any time, such as a process in /proc.
- * @throws Error for everything else, such as too many open files: that says nothing about what was to be read
+ * Reads something that may disappear at any time, such as a process in /proc.
+ * @returns `otherwise` if it is gone
+ * @throws Error for any other failure, such as too many open files
  */
 export function unlessGone<T>(read: () => T, otherwise: T): T {
   try {

@@ -5,24 +5,24 @@ import type { ComputeDriver, Machine, PluggedPort } from '../driver.js'
 export const PLACEMENT = { flavor: 'namespace', zone: 'local' } as const
 
 /**
- * Amphorae that are rows only. Every amphora runs at once: also one that this process never made, since after a restart there is
- * nothing that could remember it.
+ * Amphorae that exist only in the database. Every amphora counts as running, even one that this process did not
+ * create: after a restart, nothing remembers it.
  */
 export function createNoopComputeDriver(): ComputeDriver {
-  const made = new Set<string>()
+  const created = new Set<string>()
   const plugged = new Map<string, Map<string, PluggedPort>>()
   const running = (amphoraId: string): Machine => ({ amphoraId, computeId: `noop-${amphoraId}`, state: 'running' })
   return {
     name: 'noop',
     create: async ({ amphoraId }) => {
-      made.add(amphoraId)
+      created.add(amphoraId)
       return { ...running(amphoraId), ...PLACEMENT }
     },
     find: async amphoraId => running(amphoraId),
-    list: async () => [...made].map(running),
+    list: async () => [...created].map(running),
     inspect: async () => null,
     delete: async amphoraId => {
-      made.delete(amphoraId)
+      created.delete(amphoraId)
       plugged.delete(amphoraId)
     },
     plug: async (amphoraId, port) => {

@@ -56,7 +56,7 @@ t.test('a machine', async t => {
     t.equal(await driver.find(amphoraId), null)
     t.same(await driver.list(), [])
     t.same(await driver.pluggedPorts(amphoraId), [])
-    await t.rejects(driver.plug(amphoraId, spec.managementPort, 'tests'), { message: /does not run/ })
+    await t.rejects(driver.plug(amphoraId, spec.managementPort, 'tests'), { message: /is not running/ })
   })
 
   t.test('runs when create returns, and its agent answers over the pinned connection', async t => {
@@ -277,8 +277,8 @@ t.test('a machine', async t => {
     await inside('for i in 1 2 3 4 5; do (setsid sh -c "sleep 0.1; exit 3" &) ; done')
     await wait(300)
     t.notMatch(await inside('ps axo stat'), /^Z/m, 'there are no zombies')
-    await isReported('sshd had ended: it is started again')
-    await isReported('the agent had ended: it is started again')
+    await isReported('sshd exited unexpectedly; restarted')
+    await isReported('the management process exited unexpectedly; restarted')
   })
 
   t.test('has a process 1 that restarts an sshd or agent that hangs or whose socket is missing', async t => {
@@ -308,7 +308,7 @@ t.test('a machine', async t => {
         { protocolVersion: 1 },
         harm,
       )
-      if (harm.includes('STOP')) await isReported('the agent answered nobody: it is killed')
+      if (harm.includes('STOP')) await isReported('the management process hung; killed')
     }
   })
 

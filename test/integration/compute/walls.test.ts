@@ -230,7 +230,9 @@ t.test('an agent program that only root may read is refused with advice', async 
   const agent = join(programs, 'agent.mjs')
   chmodSync(agent, 0o600)
   t.teardown(() => chmodSync(agent, 0o644))
-  await t.rejects(lab.driver.create(lab.amphora().spec), { message: `Amphorae may not use ${agent}: chmod o+rX it.` })
+  await t.rejects(lab.driver.create(lab.amphora().spec), {
+    message: `Amphorae may not use ${agent}: run chmod o+rX on it.`,
+  })
 })
 
 t.test('an amphora that uses up its timers leaves the others theirs', async t => {

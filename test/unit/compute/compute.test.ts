@@ -7,7 +7,7 @@ import ssh2 from 'ssh2'
 import t from 'tap'
 import { amphoraIdentity, heartbeatKey, opensshPublicLine } from '../../../controller/compute/amphora-identity.js'
 import type { MachineSpec } from '../../../controller/compute/driver.js'
-import { checkPriorities, checkWatchers } from '../../../controller/compute/namespace/check-limits.js'
+import { checkInotifyLimit, checkPriorities } from '../../../controller/compute/namespace/check-limits.js'
 import { machineDirectory } from '../../../controller/compute/namespace/machine-directory.js'
 import { createNoopComputeDriver } from '../../../controller/compute/noop/driver.js'
 import type { Port } from '../../../controller/network/driver.js'
@@ -182,8 +182,8 @@ t.test('the record of a machine', async t => {
 })
 
 t.test('the doctor reports a host with few inotify watches', async t => {
-  t.same(checkWatchers(8_192), [])
-  t.match(checkWatchers(128), [{ state: 'note', text: /128 inotify/, remedy: /fs\.inotify/ }])
+  t.same(checkInotifyLimit(8_192), [])
+  t.match(checkInotifyLimit(128), [{ state: 'note', text: /128 inotify/, remedy: /fs\.inotify/ }])
 })
 
 t.test('the doctor reports a host whose autogroups limit thread priorities to one process', async t => {

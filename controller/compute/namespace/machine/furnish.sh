@@ -1,14 +1,14 @@
 #!/bin/bash
-# Makes the machine's own root in memory and moves into it. The host's /usr is all that is shared, read-only.
+# Creates the machine's root in memory and moves into it. It shares only the host's /usr, read-only.
 #   furnish.sh THIS_DIRECTORY MACHINE_DIRECTORY NODE AGENT_BUNDLE FIRST_ACCOUNT
-# It is the host's root until its last line, and accounts have the host's numbers: the machine's 0 is FIRST_ACCOUNT.
-# Open file 6: the user namespace of the machine. It leaves its process 1 file 3, the machine's lock, opened anew.
-# Standard input: one line `NAME BASE64` for each file of the machine that is secret or its own, and the line `end`.
-# Without that line the creator died half-way, and so does the machine.
+# Runs as the host's root until its last line, with the host's uids: the machine's uid 0 is FIRST_ACCOUNT.
+# File 6 is the machine's user namespace. Process 1 inherits file 3, the machine's lock, opened again.
+# Standard input: a line `NAME BASE64` for each individual or secret file of the machine, then the line `end`.
+# If `end` is missing, the creator died, and the machine ends too.
 set -eu
 exec 3<"$2/lock" 5>&- 7>&-
 here=$1 directory=$2 node=$3 agent=$4 accounts=$5
-# Of etc/group.
+# Group ids in etc/group.
 krater=1 tty=5
 root=$directory/root
 
@@ -19,7 +19,7 @@ mkdir -m 1777 tmp
 mkdir -m 700 root
 mkdir -p var/lib var/log var/empty opt/krater etc/krater etc/ssh etc/ssl etc/haproxy run/sshd
 
-share() { # SOURCE TARGET: a directory or file of the host, read-only; nothing when the host has none
+share() { # SOURCE TARGET: mounts a directory or file of the host read-only, if it exists
   [ -e "$1" ] || return 0
   if [ -d "$1" ]; then mkdir -p "$2"; else : >"$2"; fi
   mount -o bind,ro,nosuid,nodev "$1" "$2"
@@ -40,11 +40,11 @@ done
 share /etc/ld.so.conf.d etc/ld.so.conf.d
 share /etc/alternatives etc/alternatives
 share /etc/haproxy/errors etc/haproxy/errors
-# Not /etc/ssl as a whole: its folder `private` holds the host's keys.
+# Not all of /etc/ssl: its folder `private` contains the host's keys.
 share /etc/ssl/certs etc/ssl/certs
 share /etc/ssl/openssl.cnf etc/ssl/openssl.cnf
 
-# Read-only: their modes and owners are the host's own. Devices can be written to all the same.
+# Read-only protects the modes and owners of the host's device files. Writing to the devices still works.
 for name in null zero full random urandom tty; do
   : >"dev/$name"
   mount -o bind,ro,nosuid,noexec "/dev/$name" "dev/$name"
@@ -59,11 +59,12 @@ ln -s fd/1 dev/stdout
 ln -s fd/2 dev/stderr
 
 mount -t proc -o nosuid,nodev,noexec proc proc
-# Root could write into the host's kernel and hardware here, and take files of it from the host's accounts; of all this, the settings of its own
-# network are left to it.
+# Root could change the host's kernel and hardware through /proc and /sys, and take over files there. Only the settings
+# of the machine's own network stay writable.
 mount -o bind proc/sys/net proc/sys/net
 mount -o remount,bind,rw,nosuid,nodev,noexec proc/sys/net
-# Watches of files count for the host's root too, who made the user namespace, and keepalived needs one: no amphora takes those of all others.
+# inotify instances also count against the host's root, the creator of the user namespace, and keepalived needs one. The
+# limits keep one amphora from using up those of the others.
 nsenter --user=/proc/self/fd/6 /bin/sh -ec \
   'echo 8 >proc/sys/user/max_inotify_instances; echo 256 >proc/sys/user/max_inotify_watches'
 mount -o remount,bind,ro,nosuid,nodev,noexec proc
@@ -91,12 +92,12 @@ while read -r name content; do
   chmod "$mode" "$file"
 done
 exec </dev/null
-[ -n "$complete" ] || { echo 'the boot data ended too early' >&2; exit 1; }
-# Where the agent looks for it; process 1 puts it there again when somebody has removed it.
+[ -n "$complete" ] || { echo 'the boot data is incomplete' >&2; exit 1; }
+# The agent reads this copy; process 1 restores it if it is removed.
 cp -p etc/krater/boot.json run/krater/boot.json
 hostname -F etc/hostname
 
-# All of this root is the machine's, and nothing that is mounted on it: another view of it has no mounts.
+# The machine owns its root, but nothing mounted on it: this bind mount excludes other mounts.
 mkdir .host
 mount --bind . .host
 chown -hR "$accounts:$accounts" .host
@@ -109,10 +110,11 @@ cd /
 umount -l /.host
 rmdir /.host
 
-# What an amphora needs and no more: without SYS_ADMIN its mounts are fixed, without MKNOD and DAC_READ_SEARCH the host's disks are out of reach.
+# Only the capabilities that an amphora needs. Without SYS_ADMIN, its mounts are fixed; without MKNOD and
+# DAC_READ_SEARCH, the host's disks are unreachable.
 needed=+chown,+dac_override,+fowner,+kill,+setgid,+setuid,+net_bind_service,+net_admin,+net_raw,+sys_chroot
-# All of them hold in the machine's user namespace only. They give no access to any network but its own, not even to one behind an interface of
-# its own. Entering it takes away the order to end with the holder, which setpriv gives again.
-# Nothing of the controller's environment reaches the machine.
+# Capabilities apply only in the machine's user namespace, so they cover no network but its own, not even one behind its
+# interfaces. Entering the user namespace clears the parent-death signal, which setpriv sets again.
+# env -i keeps the controller's environment out of the machine.
 exec env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 nsenter --user=/proc/self/fd/6 \
   setpriv --pdeathsig KILL --no-new-privs --inh-caps=-all --bounding-set="-all,$needed" perl /opt/krater/seccomp.pl /bin/bash /opt/krater/init.sh

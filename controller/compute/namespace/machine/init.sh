@@ -1,40 +1,40 @@
 #!/bin/bash
-# Process 1 of the machine: starts sshd and the agent, starts each again when it ends, ends an agent that answers nobody, and collects orphans.
-# The agent starts HAProxy and keepalived, which outlive it, and ends an sshd that answers nobody.
+# Process 1 of the machine: starts sshd and the agent, restarts them when they end, kills an agent that hangs, and reaps
+# orphans. The agent starts HAProxy and keepalived, which outlive it, and kills an sshd that hangs.
 set -u
 export HOME=/root
 cd /
 read -r address </etc/management-address
 
-# The holder may have ended just before the order to end with it was given: then nobody has the machine's lock.
+# The holder may have ended before the parent-death signal was set; then the machine's lock is free.
 ! flock --nonblock 3 || exit 1
 exec 3<&- 6<&-
 
-# Better no machine than one without this; whoever makes it hears why.
+# A machine without these rules must not run. Its creator gets the error message.
 /bin/bash /opt/krater/management.sh || exit 1
 
-# Whatever was open towards the host is open no more.
+# Closes all files that were open towards the host.
 exec </dev/null >/run/krater/log/init.log 2>&1
 echo ready >&4 2>/dev/null
 exec 4>&-
-# When process 1 ends, the kernel ends all others.
+# When process 1 ends, the kernel kills all other processes.
 trap 'exit 0' TERM INT
 
 sysctl -q -e -p /etc/sysctl.conf
 
-state() { # makes the state directory again when somebody has removed it
+state() { # restores the state directory if it is missing
   [ -d /run/krater ] || install -d -m 710 -g krater /run/krater
   [ -d /run/krater/log ] || install -d -m 700 /run/krater/log
   [ -e /run/krater/boot.json ] || cp -p /etc/krater/boot.json /run/krater/boot.json
 }
 
-log_of() { # NAME: the file for what a program prints; what grew too long is begun anew
+log_of() { # NAME: prints the path of a program's output file; truncates the file if it is too long
   local file=/run/krater/log/$1.out
   [ ! -f "$file" ] || [ "$(stat -c %s "$file")" -lt 262144 ] || : >"$file"
   echo "$file"
 }
 
-told() { # LINE: for the load balancer's history; the agent that runs then passes it on
+record() { # LINE: records a repair for the load balancer's history; the agent reports it
   state
   echo "$1" >>/run/krater/init.repairs
 }
@@ -49,12 +49,12 @@ start_agent() {
   state
   /opt/krater/node --max-semi-space-size=1 --max-old-space-size=256 --optimize-for-size /opt/krater/agent.mjs \
     </dev/null >>"$(log_of agent)" 2>&1 7>&- &
-  # A busy machine may take seconds until it answers for the first time.
+  # On a busy host, its first answer may take seconds.
   agent=$! unanswered=-6
 }
 
-# The agent touches a file every 3 s, for as long as it answers what it asks itself on its socket. Without its socket it cannot answer; it makes that
-# again by itself, with all else that somebody may have removed with it.
+# The agent touches a file every 3 s while it answers its own requests on its socket. If the socket is missing, a
+# restart recreates it, along with anything else that was removed.
 agent_hangs() {
   local stat
   read -r stat <"/proc/$agent/stat" || return 1
@@ -68,8 +68,8 @@ agent_hangs() {
   [ "$unanswered" -ge 3 ]
 }
 
-# Many machines share a host: one process for good that wakes this one up costs less than one for each pause. Nobody writes into its pipe:
-# to read from it is to wait.
+# Many machines share a host: one permanent process that sends a signal costs less than a new one for each pause.
+# Nothing writes to its pipe, so reading from it only waits.
 exec 7<> <(:)
 trap 'is_due=yes' USR1
 start_clock() {
@@ -90,13 +90,13 @@ while :; do
   if [ -n "$is_due" ]; then
     is_due=
     if agent_hangs; then
-      told 'the agent answered nobody: it is killed'
+      record 'the management process hung; killed'
       kill -KILL "$agent"
     fi
   fi
   if runs "$sshd" && runs "$agent" && runs "$clock"; then continue; fi
   sleep 0.3
   runs "$clock" || start_clock
-  runs "$sshd" || { start_sshd; told 'sshd had ended: it is started again'; }
-  runs "$agent" || { start_agent; told 'the agent had ended: it is started again'; }
+  runs "$sshd" || { start_sshd; record 'sshd exited unexpectedly; restarted'; }
+  runs "$agent" || { start_agent; record 'the management process exited unexpectedly; restarted'; }
 done

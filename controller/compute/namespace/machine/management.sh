@@ -1,11 +1,13 @@
 #!/bin/bash
-# Keeps the management interface apart from all others, whatever tenants say of their networks. It may run again at any time.
-# Routing asks in this order: 50 what HAProxy may not reach, 60 the machine's own addresses, 70 the management table, then all else.
+# Isolates the management interface from all others, whatever tenants' networks look like. Safe to run again.
+# Order of routing rules: 50 what HAProxy may not reach, 60 the machine's own addresses, 70 the management table,
+# then the rest.
 set -eu
 read -r address </etc/management-address
 interface=mgmt0 table=10
 
-# Tenants have machines beside the other interfaces: packets for the management address enter and leave by its own interface only.
+# Tenants have machines on the other interfaces, so packets to and from the management address may only use its own
+# interface.
 case $address in *:*) protocol=ip6 ;; *) protocol=ip ;; esac
 nft -f - <<RULES
 table inet krater_management
@@ -23,26 +25,26 @@ table inet krater_management {
 }
 RULES
 
-rule() { # FAMILY RULE...: adds a rule that may be there already
-  local said
-  said=$(ip "-$1" rule add "${@:2}" 2>&1) || [[ $said == *'File exists'* ]] || { echo "$said" >&2; return 1; }
+rule() { # FAMILY RULE...: adds a rule unless it exists
+  local output
+  output=$(ip "-$1" rule add "${@:2}" 2>&1) || [[ $output == *'File exists'* ]] || { echo "$output" >&2; return 1; }
 }
 
-# An IPv6 address that the interface gives itself would be one more way to the host.
+# A link-local IPv6 address of the interface would be another way to the host.
 case $address in *:*) ;; *) echo 1 >/proc/sys/net/ipv6/conf/$interface/disable_ipv6 2>/dev/null || true ;; esac
 
 haproxy=$(id -u haproxy)
 for family in 4 6; do
   [ $family = 4 ] || [ -e /proc/net/if_inet6 ] || continue
-  # The kernel asks for its own addresses before any other rule: that one moves behind what HAProxy may not reach.
+  # By default, the local table comes before any other rule. It moves behind what HAProxy may not reach.
   rule $family priority 60 table local
-  # A link-local address names its interface.
+  # Covers link-local addresses, which specify the interface.
   rule $family priority 50 uidrange "$haproxy-$haproxy" oif $interface prohibit
   ip -$family rule delete priority 0 2>/dev/null || true
   while read -r subnet _; do
     case $subnet in fe80:*) continue ;; esac
-    # Tenants name the members that HAProxy connects to: neither other machines of the management network nor this one's own sshd are
-    # any of theirs.
+    # Tenants choose the members that HAProxy connects to. These must not be machines on the management network or this
+    # machine's own sshd.
     rule $family priority 50 uidrange "$haproxy-$haproxy" to "$subnet" prohibit
     rule $family priority 70 to "$subnet" table $table
     ip -$family route replace "$subnet" dev $interface table $table

@@ -47,8 +47,9 @@ const held = ({ id, fence }: Claim) => sql`SELECT id FROM load_balancer WHERE id
 const WARM = sql`load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
 
 /**
- * Assigns a warm amphora to the load balancer. Unless it is for a repair, a project's adoptions in the last minute must not
- * exceed the number of warm amphorae: a project that keeps creating load balancers leaves some to others and to repairs.
+ * Assigns a warm amphora to the load balancer. Unless it is for a repair, a project's adoptions in the last minute must
+ * not exceed the number of warm amphorae: a project that keeps creating load balancers leaves some to others and to
+ * repairs.
  * @returns false if none is available
  */
 export async function adoptWarmAmphora(

@@ -28,7 +28,7 @@ type VipModel = {
   address: ConfigurationWord
   subnet: ConfigurationWord
   gateway: ConfigurationWord | null
-  /** Routing table of its own routes. */
+  /** Routing table for this VIP's routes. */
   table: ConfigurationWord
 }
 
