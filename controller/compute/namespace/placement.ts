@@ -1,2 +1,2 @@
-/** Flavor and zone of every machine of this driver: they are all alike, on the controller's host. */
+/** Every machine of this driver has the same flavor and zone: it runs on the controller's host. */
 export const PLACEMENT = { flavor: 'namespace', zone: 'local' } as const
