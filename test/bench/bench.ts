@@ -47,7 +47,7 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
     parts: async () => [await benchRendered()],
   },
   'idle-amphorae': {
-    title: 'Amphorae that nobody uses',
+    title: 'Idle amphorae',
     parts: async root => [await benchIdleAmphorae(root)],
   },
   large: {

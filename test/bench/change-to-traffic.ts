@@ -121,8 +121,8 @@ function stepsOf(log: string): Step[] {
 }
 
 const STAGES = {
-  'the worker has claimed and read it': 'converge begins',
-  'it is looked at, planned and rendered': 'step begins',
+  'the worker has claimed and read the load balancer': 'converge begins',
+  'the amphora is observed, planned and rendered': 'step begins',
   'the amphora has confirmed it': 'step done',
   'the load balancer is ACTIVE': 'load balancer converged',
 } as const

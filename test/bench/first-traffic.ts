@@ -19,7 +19,7 @@ export async function benchFirstTraffic(root: string): Promise<string> {
   return [
     `A load balancer with listener, pool and two members in one POST, ${ROUNDS} times each; milliseconds, median and worst.`,
     '| amphora | the API has answered | first 200 after the answer, median | worst |\n| --- | ---: | ---: | ---: |\n' +
-      `| from the warm pool | ${warm} |\n| made anew | ${cold} |`,
+      `| from the warm pool | ${warm} |\n| new | ${cold} |`,
   ].join('\n\n')
 }
 

@@ -99,9 +99,9 @@ export async function benchLarge(root: string): Promise<string> {
     note('refused: a connection limit of 1,000,000', refusal)
     const fitting = Number(/limits of (\d+) in all fit/.exec(refusal)?.[1])
     const limiting = await inEffect(() => call('PUT', limited, { listener: { connection_limit: fitting } }))
-    note(`a connection limit of ${fitting}, as that says, in effect`, `${limiting.toFixed(0)} ms`)
+    note(`a connection limit of ${fitting}, as the refusal says, in effect`, `${limiting.toFixed(0)} ms`)
     await untilEachAnswers(listeners)
-    note('faults meanwhile, all mended', [...faults].join(' ') || 'none')
+    note('faults during this, all repaired', [...faults].join(' ') || 'none')
     return [
       `${LISTENERS} listeners, each with ${POOLS_OF_A_LISTENER} pools (a default pool, the others by L7 policies) of ${MEMBERS_OF_A_POOL} members, each member with its own port and checked by HTTP every ${MONITOR.delay} s: ${MEMBERS} members in all, one real amphora.`,
       ['| what | figure |', '| --- | --- |', ...rows.map(([what, figure]) => `| ${what} | ${figure} |`)].join('\n'),

@@ -228,7 +228,7 @@ t.test('operating statuses follow the truth table', t => {
       ['ERROR', 'ERROR', 'ONLINE', 'ONLINE', 'ONLINE'],
     ],
     [
-      'missing while a change is under way',
+      'missing while a change is in progress',
       createStored({ settled: false }),
       reported(null, 'UP', 'UP', 'UP'),
       ['ONLINE', 'OFFLINE', 'ONLINE', 'ONLINE', 'ONLINE'],
@@ -281,14 +281,14 @@ t.test('an amphora’s mismatches lower the operating status', async t => {
   const standby = (fields: Partial<AmphoraHealth> = {}) => carrier({ holdsVip: false, ...fields })
   const cases = [
     ['a single amphora is well', 'SINGLE', [carrier()], null],
-    ['its VIP is gone', 'SINGLE', [carrier({ mismatches: ['address'] })], 'ERROR'],
-    ['its VIP is gone, and it says so', 'SINGLE', [standby({ mismatches: ['address'] })], 'ERROR'],
+    ['its VIP is missing', 'SINGLE', [carrier({ mismatches: ['address'] })], 'ERROR'],
+    ['its VIP is missing, and it reports that', 'SINGLE', [standby({ mismatches: ['address'] })], 'ERROR'],
     ['its disk is full', 'SINGLE', [carrier({ mismatches: ['disk'] })], 'DEGRADED'],
-    ['it is not heard, and may serve', 'SINGLE', [carrier({ heard: false, mismatches: ['address'] })], null],
+    ['it is silent and may still serve', 'SINGLE', [carrier({ heard: false, mismatches: ['address'] })], null],
     ['its successor stands by', 'SINGLE', [carrier({ mismatches: ['haproxy'] }), standby()], 'ERROR'],
     ['a pair is well', 'ACTIVE_STANDBY', [carrier(), standby()], null],
     ['the VIP moves', 'ACTIVE_STANDBY', [standby(), standby()], null],
-    ['the second is not heard', 'ACTIVE_STANDBY', [carrier(), standby({ heard: false })], 'DEGRADED'],
+    ['the second is silent', 'ACTIVE_STANDBY', [carrier(), standby({ heard: false })], 'DEGRADED'],
     [
       'the second has no keepalived',
       'ACTIVE_STANDBY',
@@ -304,26 +304,26 @@ t.test('an amphora’s mismatches lower the operating status', async t => {
       'ERROR',
     ],
     [
-      'the first is not heard, and may serve',
+      'the first is silent and may still serve',
       'ACTIVE_STANDBY',
       [carrier({ heard: false }), standby({ mismatches: ['disk'] })],
       'DEGRADED',
     ],
-    ['neither is heard', 'ACTIVE_STANDBY', [carrier({ heard: false }), standby({ heard: false })], null],
+    ['both are silent', 'ACTIVE_STANDBY', [carrier({ heard: false }), standby({ heard: false })], null],
   ] as const
   for (const [name, topology, carriers, expected] of cases) {
     t.equal(impairmentOf(topology, carriers, null), expected, name)
   }
   const silent = carrier({ heard: false, mismatches: ['haproxy'] })
   const silences = [
-    ['the one that served nobody', 'SINGLE', [silent], 'ERROR', 'ERROR'],
+    ['the one that did not serve', 'SINGLE', [silent], 'ERROR', 'ERROR'],
     ['the one whose disk was full', 'SINGLE', [silent], 'DEGRADED', 'DEGRADED'],
-    ['the one that served nobody, and its successor stands by', 'SINGLE', [silent, standby()], 'ERROR', 'ERROR'],
-    ['the one that served nobody, and its successor serves', 'SINGLE', [silent, carrier()], 'ERROR', null],
+    ['the one that did not serve, and its successor stands by', 'SINGLE', [silent, standby()], 'ERROR', 'ERROR'],
+    ['the one that did not serve, and its successor serves', 'SINGLE', [silent, carrier()], 'ERROR', null],
     ['the second as well', 'ACTIVE_STANDBY', [silent, silent], 'DEGRADED', 'DEGRADED'],
-    ['the first, and the second has not the VIP yet', 'ACTIVE_STANDBY', [silent, standby()], 'ERROR', 'ERROR'],
-    ['the first, and the second has the VIP', 'ACTIVE_STANDBY', [silent, carrier()], 'ERROR', 'DEGRADED'],
-    ['nobody', 'ACTIVE_STANDBY', [carrier(), standby()], 'ERROR', null],
+    ['the first, while the second does not have the VIP yet', 'ACTIVE_STANDBY', [silent, standby()], 'ERROR', 'ERROR'],
+    ['the first, while the second has the VIP', 'ACTIVE_STANDBY', [silent, carrier()], 'ERROR', 'DEGRADED'],
+    ['none', 'ACTIVE_STANDBY', [carrier(), standby()], 'ERROR', null],
   ] as const
   for (const [who, topology, carriers, before, expected] of silences) {
     t.equal(impairmentOf(topology, carriers, before), expected, `falls silent: ${who}`)

@@ -7,11 +7,11 @@ t.test('a silence counts as one amphora’s own, as shared, or as unsure', async
   const fleet = (fields: Partial<Liveness> = {}) => Array.from({ length: 9 }, (_, at) => createLiveness(at + 1, fields))
   const cases: [string, Silence, Liveness, Liveness[]][] = [
     ['not long enough', 'unsure', createLiveness(0, { silentSeconds: 15 }), fleet()],
-    ['nobody else is there', 'unsure', silent, []],
-    ['everybody else was heard', 'alone', silent, fleet()],
-    ['everybody fell silent', 'together', silent, fleet({ silentSeconds: 14 })],
+    ['there is no other amphora', 'unsure', silent, []],
+    ['all others send heartbeats', 'alone', silent, fleet()],
+    ['all fell silent', 'together', silent, fleet({ silentSeconds: 14 })],
     ['all the others fell silent long before or after', 'unsure', silent, fleet({ silentSeconds: 60 })],
-    ['all have only just come back', 'together', silent, fleet({ heardSinceSeconds: 2 })],
+    ['all have only just returned', 'together', silent, fleet({ heardSinceSeconds: 2 })],
     [
       'two others fell silent with it',
       'together',
@@ -25,7 +25,7 @@ t.test('a silence counts as one amphora’s own, as shared, or as unsure', async
       [...fleet(), createLiveness(20, { projectId: 'p0', silentSeconds: 13 })],
     ],
     [
-      'the other one of its pair fell silent with it',
+      'its peer fell silent with it',
       'alone',
       silent,
       [...fleet(), createLiveness(20, { loadBalancerId: 'lb0', silentSeconds: 13 })],
