@@ -131,7 +131,7 @@ t.test('other and unreadable notifications are acknowledged and change nothing',
     [Buffer.from([0xff, 0x00, 0xfe]), /not JSON/, { contentType: 'application/json' }],
     ['[]', /no event_type/, { contentType: 'application/json' }],
     [JSON.stringify({ event_type: DELETED, payload: { resource_info: 'a\u0000b' } }), /names no project/],
-    [Buffer.alloc(1024 * 1024 + 1, 0x20), /more than/],
+    [Buffer.alloc(1024 * 1024 + 1, 0x20), /larger than/],
   ]
   for (const [body, reason, properties] of unreadable) {
     const before = listener.lines.length
