@@ -35,7 +35,7 @@ t.test('management network down: an amphora that serves stays, one that stops se
   await balancers.setMembers(balancer, [one], 2)
   const fault = async () => (await balancers.show(balancer.id))?.fault?.text ?? ''
   await until('the worker tried to reach the amphora and reports a fault', async () =>
-    /serves but can be neither/.test(await fault()),
+    /carries traffic but cannot be reached/.test(await fault()),
   )
   t.equal(await firstProcess(), before)
   t.match(await ask(balancer.url), { status: 200, body: 'one' })

@@ -208,6 +208,8 @@ t.test('the configuration accepts Barbican’s names of the quota group and opti
     message: /key_manager.quota and key_manager.quotas are names of the same group/,
   })
   t.throws(() => quotaIn('key_manager: {quota: {secrets: 5, quota_secrets: 5}}'), { message: /has an option twice/ })
-  t.throws(() => quotaIn('key_manager: {quotas: {secretz: 5}}'), { message: /unknown setting key_manager.quota.secretz/ })
+  t.throws(() => quotaIn('key_manager: {quotas: {secretz: 5}}'), {
+    message: /unknown setting key_manager.quota.secretz/,
+  })
   t.throws(() => quotaIn('key_manager: {quotas: 5}'), { message: /key_manager/ })
 })

@@ -8,7 +8,7 @@ import { encodePem } from '../../../../controller/x509/encoding/pem.js'
 import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { eventually } from '../../../support/eventually.js'
-import { certificateOrderHelpers, csr, storedMeta } from '../../../support/inputs/certificate-order-words.js'
+import { certificateOrderHelpers, csr, storedMeta } from '../../../support/inputs/certificate-order-helpers.js'
 import { fileOf, keyOf, openssl } from '../../../support/inputs/x509.js'
 import { EXECUTORS, orderHelpers, pathOf, startTestOrderWorker } from '../../../support/worlds/order-worker.js'
 
