@@ -25,8 +25,6 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
       lb_network_ip: /^\d+\./,
       ha_ip: balancer.vip_address,
       compute_id: /./,
-      compute_flavor: 'namespace',
-      cached_zone: 'local',
     })
     const ids = async (options: string) => (await admin.list(`${amphora} list ${options}`)).map(({ id }) => id)
     t.ok((await ids('')).includes(shown?.id))
@@ -50,6 +48,8 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
       status: 'ALLOCATED',
       vrrp_ip: /./,
       vrrp_id: 1,
+      compute_flavor: 'namespace',
+      cached_zone: 'local',
       cert_busy: false,
       created_at: TIME,
     })

@@ -96,7 +96,7 @@ export async function authorities(t: Test, { member, administrator, file }: Scen
       ['--request-type stored-key --subject-dn CN=a', /^Bad Request: .*container_ref/m],
       [
         `--request-type stored-key --subject-dn CN=a --source-container-ref ${MISSING}`,
-        /^Bad Request: .*no container/m,
+        /^Bad Request: .*does not refer to a container/m,
       ],
       ['--subject-dn nonsense', /^Bad Request: .*type=value/m],
       [`--subject-dn CN=a --ca-id ${MISSING}`, /^Bad Request: /m],

@@ -181,11 +181,7 @@ t.test('each valid heartbeat is recorded once', async t => {
   await send(encodeBeat(beat({ amphoraId: unknown }), amphoraIdentity(MASTER, unknown).heartbeatKey))
   await sendBeat()
   await until(health, value => value?.last_seq > after.last_seq)
-  t.equal(
-    await db('amphora_health').where({ amphora_id: unknown }).first(),
-    undefined,
-    'an amphora without a row is not recorded',
-  )
+  t.equal(await db('amphora_health').where({ amphora_id: unknown }).first(), undefined, 'no row, no record')
 })
 
 t.test('reports set operating statuses and statistics', async t => {
@@ -230,7 +226,7 @@ t.test('reports set operating statuses and statistics', async t => {
   t.match(
     await until(totals, value => value.in === 105),
     { in: 105, out: 1050, active_connections: 1 },
-    'a new epoch adds to the totals',
+    'a new epoch adds',
   )
 
   await t.test('pool statistics are kept per listener', async t => {
@@ -290,11 +286,7 @@ t.test('repairs become events, each once, and a hundred at most', async t => {
 
   await restart()
   await sendReport({ repairs: [...repairs, { kind: 'repaired', atMs: now + 2, text: 'c: told beside the old ones' }] })
-  t.equal(
-    (await until(lines, rows => rows.length >= 3)).length,
-    3,
-    'each still once after a restart of the health manager',
-  )
+  t.equal((await until(lines, rows => rows.length >= 3)).length, 3, 'each once, even after a restart')
   await sendReport({ repairs: [{ kind: 'closed', atMs: now + 3_600_000, text: 'd: from the future' }] })
   for (let sent = 0; sent < 130; sent += 10) {
     await sendReport({
@@ -338,11 +330,7 @@ t.test('in a pair, the VIP’s holder decides operating statuses', async t => {
   t.equal(await status(), 'ONLINE', 'a standby’s statuses do not count')
   await db('amphora').update({ status: 'PENDING_DELETE' })
   await report({}, 'DOWN', 3)
-  t.equal(
-    await until(counted, value => value === 3),
-    3,
-    'the counters of an amphora being deleted count, its statuses do not',
-  )
+  t.equal(await until(counted, value => value === 3), 3, 'counters of a deleted amphora count, statuses do not')
   t.equal(await status(), 'ONLINE')
 })
 
@@ -441,10 +429,7 @@ t.test('a mismatch that an amphora cannot repair sets ERROR and requests recheck
   await db('load_balancer').update({ recheck_at: null })
   await db('amphora').update({ updated_at: db.raw(`now() - interval '1 minute'`) })
   await db('amphora_health').update({ mismatched_since: db.raw(`now() - interval '61 seconds'`) })
-  t.ok(
-    (await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at,
-    'another recheck is due when the first did not help',
-  )
+  t.ok((await until(row, ({ recheck_at }) => recheck_at !== null)).recheck_at, 'another recheck is due')
   const long = db.raw(`now() - interval '61 seconds'`)
   await db('amphora_health').update({ mismatched_since: long, last_seen: long })
   await sendBeat({ vrrpMaster: false, mismatches: ['address'] })

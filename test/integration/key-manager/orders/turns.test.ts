@@ -131,7 +131,7 @@ t.test('an order on which five workers died ends in ERROR; four deaths do not st
     return EXECUTORS.asymmetric(given, signal)
   }
   const worker = await startTestOrderWorker(keyManager, { executors: { ...EXECUTORS, asymmetric } })
-  t.match(await ended(five), { status: 'ERROR', error_status_code: '500', error_reason: /begun 5 times/ })
+  t.match(await ended(five), { status: 'ERROR', error_status_code: '500', error_reason: /started 5 times/ })
   t.match(await ended(four), { status: 'ACTIVE' })
   await worker.stop()
   t.same(tried, [four])
