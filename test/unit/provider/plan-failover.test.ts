@@ -182,6 +182,8 @@ t.test('replacing a pair', async t => {
     expectSteps(t, plan(grown, observe(leaves, master, comes), facts()), [['attach-port']], false)
     const silent = { ...master, agent: unreachable, serves: true }
     t.throws(() => plan(grown, observe(leaves, silent, comes), facts()), { code: 'amphora-unreachable' })
+    const applied = { ...grown, appliedGeneration: grown.generation }
+    t.throws(() => plan(applied, observe(leaves, silent, comes), facts()), { code: 'amphora-unreachable' })
     const restarted = createAmphora(tree, { id: master.id, role: 'MASTER' })
     expectSteps(t, plan(grown, observe(leaves, restarted, comes), facts()), [['apply'], ['attach-port']], false)
     const ports = createAmphora(grown, { id: master.id }).ports

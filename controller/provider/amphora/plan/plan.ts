@@ -38,7 +38,7 @@ export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFact
   const builds = works.filter(work => work.state === 'build')
   const troubles = works.filter(work => work.state === 'trouble')
   const [trouble] = troubles
-  const applies = planApplies(rendering, roles, ready)
+  const { applies, withheld } = planApplies(rendering, roles, ready)
   const demotion = planDemotion(rendering, roles)
   // In a pair, the leaving amphora stops VRRP before its peer learns of it. A single amphora leaves after its successor
   // is configured.
@@ -65,7 +65,7 @@ export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFact
   }
   if (stages.length > 0) return { stages, settles: false }
   const isApplied = tree.generation <= tree.appliedGeneration && serving.every(({ replacing }) => !replacing)
-  if (isApplied && troubles.every(({ serves }) => serves)) {
+  if (isApplied && !withheld && troubles.every(({ serves }) => serves)) {
     return { stages: stagesOf([leftovers.wait]), settles: true }
   }
   throw trouble.fault
@@ -141,14 +141,22 @@ function isAttached(amphora: ObservedAmphora, desired: DesiredPort): boolean {
 /**
  * In topology order, except that a successor comes last, so that its peer already knows it. A successor waits while its
  * peer may serve and cannot be configured yet: two amphorae that do not know each other would both take the VIP.
+ * `withheld`: a successor needs a configuration and waits.
  */
-function planApplies(rendering: Rendering, roles: RoleAssignment, ready: readonly ObservedAmphora[]): Step[] {
+function planApplies(
+  rendering: Rendering,
+  roles: RoleAssignment,
+  ready: readonly ObservedAmphora[],
+): { applies: Step[]; withheld: boolean } {
   const isSuccessor = ({ role }: ObservedAmphora) => roles.superfluous.some(amphora => amphora.role === role)
   const mustWait = roles.serving.some(amphora => !ready.includes(amphora) && mayHoldVip(amphora))
-  return roles.serving
-    .filter(amphora => ready.includes(amphora) && !(mustWait && isSuccessor(amphora)))
-    .toSorted((a, b) => Number(isSuccessor(a)) - Number(isSuccessor(b)))
-    .flatMap(amphora => applyUnlessInEffect(rendering, amphora, roles.serving))
+  const applyTo = (amphora: ObservedAmphora) => applyUnlessInEffect(rendering, amphora, roles.serving)
+  const configurable = roles.serving.filter(amphora => ready.includes(amphora))
+  const successors = configurable.filter(isSuccessor).flatMap(applyTo)
+  const others = configurable.filter(amphora => !isSuccessor(amphora)).flatMap(applyTo)
+  return mustWait
+    ? { applies: others, withheld: successors.length > 0 }
+    : { applies: [...others, ...successors], withheld: false }
 }
 
 /** It may hold the VIP, now or once its peer loses it. */
