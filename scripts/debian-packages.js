@@ -29,6 +29,8 @@ export const TEST_PACKAGES = [
   'socat',
   'softhsm2',
 ]
+/** Other projects' suites, which test/suites/ runs. */
+export const SUITE_PACKAGES = ['tempest', 'octavia-tempest-plugin', 'barbican-tempest-plugin']
 export const BENCH_PACKAGES = ['nginx-light', 'wrk']
 
 /** Units that these packages would start at the next boot. Krater runs these programs itself. */

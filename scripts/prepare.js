@@ -8,6 +8,7 @@ import {
   missingPackages,
   restorePolicy,
   SERVICE_PACKAGES,
+  SUITE_PACKAGES,
   TEST_PACKAGES,
 } from './debian-packages.js'
 import { Failure, failureOf, runLogged, runScript, step } from './progress.js'
@@ -18,11 +19,17 @@ const logFile = join(root, 'prepare.log')
 /**
  * Installs and builds only what is missing. Prints nothing if nothing is missing.
  * @param withTests also installs what the tests need
+ * @param withSuites also installs the suites of other projects
  * @param withBenchmarks also installs what the benchmarks need
  */
-export async function prepare({ withTests = false, withBenchmarks = false } = {}) {
+export async function prepare({ withTests = false, withSuites = false, withBenchmarks = false } = {}) {
   checkMachine()
-  const packages = [...SERVICE_PACKAGES, ...(withTests ? TEST_PACKAGES : []), ...(withBenchmarks ? BENCH_PACKAGES : [])]
+  const packages = [
+    ...SERVICE_PACKAGES,
+    ...(withTests ? TEST_PACKAGES : []),
+    ...(withSuites ? SUITE_PACKAGES : []),
+    ...(withBenchmarks ? BENCH_PACKAGES : []),
+  ]
   const missing = missingPackages(packages)
   const fresh = nodeModulesAreFresh(withTests)
   if (!fresh || missing.length > 0) rmSync(logFile, { force: true })

@@ -13,13 +13,15 @@ const record = join(root, 'test.log')
 const LONG = ['end-to-end/crash', 'end-to-end/failover', 'unit/provider/plan-failover'].map(
   name => `test/${name}.test.ts`,
 )
+/** The suites of other projects need packages of their own and much time: they run only when they are named. */
+const isSuite = file => file.startsWith('test/suites/')
 const temporaryIn = directory => join(directory, 'tmp')
 const recordIn = directory => join(directory, 'test.log')
 
 await runScript(async () => {
   restorePolicy()
-  await prepare({ withTests: true })
   const files = testFiles(process.argv.slice(2))
+  await prepare({ withTests: true, withSuites: files.some(isSuite) })
   const signal = interruption('the files of the tests')
   const directory = createDirectory()
   try {
@@ -73,7 +75,7 @@ async function findCanary(directory) {
 
 /**
  * The test files whose paths begin with one of the names (a file, a folder, or the beginning of a name), in the
- * order of the names; without names, all.
+ * order of the names; without names, all but the suites.
  * @throws Failure for a name that matches no file
  */
 function testFiles(named) {
@@ -81,7 +83,7 @@ function testFiles(named) {
     .map(path => join('test', path))
     .filter(path => path.endsWith('.test.ts'))
     .sort((a, b) => Number(LONG.includes(b)) - Number(LONG.includes(a)) || (a < b ? -1 : 1))
-  if (named.length === 0) return all
+  if (named.length === 0) return all.filter(file => !isSuite(file))
   const chosen = named.flatMap(name => {
     const path = relative(root, resolve(name))
     const found = all.filter(file => file.startsWith(path))
