@@ -19,6 +19,7 @@ import { keepBounded } from './log/bounded-files.js'
 import { receiveHaproxyLog } from './log/haproxy-receiver.js'
 import { AGENT_LOG, createLog, type Log } from './log/log.js'
 import { createRepairs, type Repairs } from './log/repairs.js'
+import { answerMetrics } from './metrics/responder.js'
 import { prepareMachine } from './network/configure.js'
 import manifest from './package.json' with { type: 'json' }
 import { haproxyGroup } from './ping/ping.js'
@@ -46,20 +47,22 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const log = createLog()
   const bootId = randomBytes(8).toString('hex')
   log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starting, boot ${bootId}`)
-  const agent = new Agent({ boot, bootId, log, stopHelpers: await startHelpers(log) })
+  const agent = new Agent({ boot, bootId, log, stopHelpers: await startHelpers(boot, log) })
   await agent.start()
   return agent
 }
 
 /** @returns a function that stops them */
-async function startHelpers(log: Log): Promise<() => Promise<void>> {
+async function startHelpers(boot: Boot, log: Log): Promise<() => Promise<void>> {
   const stopBounding = keepBounded([AGENT_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
   const stopReceiving = await receiveHaproxyLog(log)
   prepareMachine(haproxyGroup(), log)
   const stopPings = await answerPings(log)
+  const stopMetrics = await answerMetrics(boot.limits ?? {}, log)
   return async () => {
     await stopReceiving()
     await stopPings()
+    await stopMetrics()
     stopBounding()
   }
 }

@@ -76,6 +76,7 @@ async function hello(parts: HandlerOptions): Promise<HelloResult> {
     limits,
     drain: handovers.drained(),
     leavingSeconds: leavingSeconds(leaving(), monotonicMs()),
+    answersMetrics: true,
   }
 }
 

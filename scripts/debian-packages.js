@@ -18,6 +18,7 @@ export const SERVICE_PACKAGES = [
 ]
 export const TEST_PACKAGES = [
   'openssl',
+  'prometheus',
   'python3-keystone',
   'python3-openstackclient',
   'python3-octaviaclient',
@@ -39,6 +40,7 @@ const UNITS_OF = {
   keepalived: ['keepalived'],
   'openssh-server': ['ssh'],
   postgresql: ['postgresql'],
+  prometheus: ['prometheus'],
   nftables: ['nftables'],
   'nginx-light': ['nginx'],
   // It brings Erlang's port mapper.

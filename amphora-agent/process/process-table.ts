@@ -45,6 +45,12 @@ export function memoryOf(pid: number): number {
   }
 }
 
+/** Ticks per second in /proc, on every architecture. */
+const TICKS = 100
+
+/** The CPU time of a process with all its threads, in seconds; 0 if it has exited. */
+export const cpuSecondsOf = (pid: number): number => (statOf(pid)?.cpuTicks ?? 0) / TICKS
+
 /** Signals a process that may have exited already. */
 export function killIfRunning(pid: number, signal: NodeJS.Signals = 'SIGKILL'): void {
   try {
@@ -89,7 +95,9 @@ export function findByArgument(program: string, argument: string): ProcessIdenti
   )
 }
 
-function statOf(pid: number | string): { state: string; parent: number; startTime: number } | null {
+type Stat = { state: string; parent: number; cpuTicks: number; startTime: number }
+
+function statOf(pid: number | string): Stat | null {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, 'utf8')
     // The name in parentheses may contain anything, so count the fields after it.
@@ -98,6 +106,7 @@ function statOf(pid: number | string): { state: string; parent: number; startTim
     return {
       state: fields[0] ?? '',
       parent: Number(fields[1]),
+      cpuTicks: Number(fields[11]) + Number(fields[12]),
       startTime: Number(fields[19]),
     }
   } catch {

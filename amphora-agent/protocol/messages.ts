@@ -52,6 +52,8 @@ export type HelloResult = {
   drain: AmphoraDrain | null
   /** How long removed servers of any pool may still have connections; 0 if none do. Older agents omit it. */
   leavingSeconds?: number | undefined
+  /** Whether it answers on METRICS_PORT. Older agents omit it. */
+  answersMetrics?: boolean | undefined
 }
 
 export type ApplyResult = {

@@ -54,6 +54,15 @@ export const HAPROXY_SOCKET_LINE = `stats socket ${HAPROXY_SOCKET} mode 600 leve
 /** HAProxy shares its stick tables here, on the loopback address or, in a pair, on the VRRP address. */
 export const HAPROXY_PEERS_PORT = 1025
 
+/** The proxies of HAProxy's configuration that only carry metrics between HAProxy, the agent and a PROMETHEUS listener. */
+export const METRICS_PROXY = 'prometheus-exporter'
+
+/** HAProxy serves its metrics to the agent here. */
+export const HAPROXY_METRICS_SOCKET = '/run/krater/haproxy-metrics.sock'
+
+/** The agent serves them under Octavia's names here, by TCP on the loopback address: HAProxy's worker is in a chroot. */
+export const METRICS_PORT = 5516
+
 /** keepalived's `track_file`: `0` while HAProxy serves, `-254` (a FAULT) while it does not. */
 export const HAPROXY_TRACK_FILE = '/run/krater/haproxy.track'
 

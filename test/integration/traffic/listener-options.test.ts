@@ -26,6 +26,7 @@ const tcp = { protocol: 'TCP', defaultPoolId: POOL.tcp } as const
 const http = { defaultPoolId: POOL.http } as const
 
 const balancer = await serveOptions(t, {
+  facts: { answersMetrics: false },
   pools: [
     aPool(1, { members: [aLocalMember(1, member.port)] }),
     aPool(2, { protocol: 'TCP', members: [aLocalMember(2, member.port)] }),
@@ -140,7 +141,7 @@ t.test('an HTTPS listener passes TLS through to the member', async t => {
   socket.destroy()
 })
 
-t.test('a PROMETHEUS listener serves metrics and nothing else', async t => {
+t.test('with an older agent, a PROMETHEUS listener serves HAProxy’s own metrics and nothing else', async t => {
   const { status, body } = await ask(port(13), { path: '/metrics' })
   t.equal(status, 200)
   t.match(body, `haproxy_frontend_status{proxy="${uuid(2, 1)}",state="UP"} 1`)

@@ -3,7 +3,13 @@ import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
-import { HAPROXY_CHROOT, HAPROXY_SERVER_STATE_FILE, HAPROXY_SOCKET } from '../../../amphora-agent/protocol/paths.js'
+import {
+  HAPROXY_CHROOT,
+  HAPROXY_METRICS_SOCKET,
+  HAPROXY_SERVER_STATE_FILE,
+  HAPROXY_SOCKET,
+  METRICS_PROXY,
+} from '../../../amphora-agent/protocol/paths.js'
 
 /** Checks a configuration with HAProxy; every message except notices is a complaint. */
 export async function checkWithHaproxy(
@@ -18,9 +24,14 @@ export async function checkWithHaproxy(
 /** The frontends and backends of many configurations in one file, with the peers that some of them name. */
 export function asOneFile(texts: readonly string[]): string {
   const head = texts.find(text => text.includes('\npeers ')) ?? texts[0] ?? ''
-  const sections = texts.map(text => text.slice(text.indexOf('\nfrontend ')))
-  return head.slice(0, head.indexOf('\nfrontend ')) + sections.join('')
+  const sections = texts.map(text => text.slice(text.indexOf('\nfrontend '), endOf(text)))
+  const metrics = texts.find(text => text.includes(METRICS))
+  return head.slice(0, head.indexOf('\nfrontend ')) + sections.join('') + (metrics?.slice(endOf(metrics)) ?? '')
 }
+
+/** The proxies that carry metrics come last, and have the same names in all configurations. */
+const METRICS = `\nfrontend ${METRICS_PROXY}\n`
+const endOf = (text: string) => (text.includes(METRICS) ? text.indexOf(METRICS) : text.length)
 
 /** With the files of an amphora in the given directory. The state file is the agent's for a first start. */
 function writeConfiguration(directory: string, text: string): string {
@@ -32,6 +43,7 @@ function writeConfiguration(directory: string, text: string): string {
     text
       .replace(HAPROXY_SERVER_STATE_FILE, stateFile)
       .replace(HAPROXY_SOCKET, join(directory, 'haproxy.sock'))
+      .replace(HAPROXY_METRICS_SOCKET, join(directory, 'metrics.sock'))
       .replace(HAPROXY_CHROOT, directory),
   )
   return file

@@ -137,6 +137,8 @@ async function pollHello(
 
 async function observeAgent(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
   const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
-  const { haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain, leavingSeconds } = hello
-  return { state: 'answers', haproxyVersion, appliedGeneration, appliedSha256, holdsVip, limits, drain, leavingSeconds }
+  const { haproxyVersion, answersMetrics, appliedGeneration, appliedSha256, holdsVip, limits, drain, leavingSeconds } =
+    hello
+  const applied = { appliedGeneration, appliedSha256 }
+  return { state: 'answers', haproxyVersion, answersMetrics, ...applied, holdsVip, limits, drain, leavingSeconds }
 }

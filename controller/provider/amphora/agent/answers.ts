@@ -20,6 +20,7 @@ const hello = z.object({
   limits: z.object({ openFiles: z.int().positive(), memoryBytes: z.int().positive() }).optional(),
   drain: z.object({ ended: z.boolean(), cut: count }).nullable().default(null),
   leavingSeconds: count.optional(),
+  answersMetrics: z.boolean().optional(),
 })
 
 const apply = z.object({

@@ -59,6 +59,7 @@ export function desiredState(
     amphoraId: amphora.id,
     fence,
     haproxyVersion: agent.haproxyVersion,
+    answersMetrics: agent.answersMetrics ?? false,
     limits: machineLimits(amphora),
     ...haproxy,
     interfaces: pluggedInterfaces(rendering, amphora),

@@ -44,6 +44,8 @@ export type ObservedAgent =
       drain: AmphoraDrain | null
       /** Seconds for which requests to removed members, of any pool, may still run. Undefined from an older agent. */
       leavingSeconds?: number | undefined
+      /** Undefined from an older agent. */
+      answersMetrics?: boolean | undefined
     }
   | { state: 'unreachable' }
 

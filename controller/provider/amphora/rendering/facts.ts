@@ -17,6 +17,8 @@ export type AmphoraFacts = HaproxySettings & {
   fence: number
   /** From the agent's hello, such as `2.6.12-1+deb12u4`. */
   haproxyVersion: string
+  /** Whether its agent serves HAProxy's metrics under Octavia's names. */
+  answersMetrics: boolean
   /** Limits of its machine, which bound connections and checks. */
   limits: MachineLimits
   /** The plugged interfaces except the management interface. Exactly one has the purpose `vip`. */

@@ -1,4 +1,4 @@
-import type { ListenerNode, LoadBalancerTree, PoolNode } from '../../../../load-balancer/tree/tree.js'
+import type { ListenerNode, LoadBalancerTree } from '../../../../load-balancer/tree/tree.js'
 import {
   type ConfigurationWord,
   cidr,
@@ -9,7 +9,8 @@ import {
   logFormat,
   milliseconds,
 } from '../quote.js'
-import { backendIdentifier, modeOf } from './backend.js'
+import { modeOf } from './backend.js'
+import { servesMetrics } from './metrics.js'
 import { isHttp } from './mode.js'
 
 /** A `frontend` section: one listener. */
@@ -17,8 +18,8 @@ export type FrontendModel = {
   name: ConfigurationWord
   mode: ConfigurationWord
   http: boolean
-  /** Serves only this HAProxy's metrics. */
-  metrics: boolean
+  /** Serves only metrics: this HAProxy's own, or from the default backend under Octavia's names. */
+  metrics: { own: boolean } | null
   /** One per VIP. */
   binds: ConfigurationWord[]
   /** Sources that may connect; if empty, all may. */
@@ -44,14 +45,15 @@ const INSERTED_HEADERS: Readonly<Record<string, ConfigurationWord>> = {
 }
 
 /**
- * @param pool the default pool, if it can serve
+ * @param defaultBackend of the default pool, if it can serve, or of the metrics; a PROMETHEUS listener without one
+ *   shows HAProxy's own
  * @param maxconn the listener's share of the amphora's connections
  * @throws ProvisioningFault for a value that cannot be written
  */
 export function frontendModel(
   tree: LoadBalancerTree,
   listener: ListenerNode,
-  pool: PoolNode | undefined,
+  defaultBackend: ConfigurationWord | null,
   maxconn: number,
 ): FrontendModel {
   const what = `Listener ${listener.id}`
@@ -61,7 +63,7 @@ export function frontendModel(
     name: identifier(listener.id, `${what}, id`),
     mode: modeOf(listener),
     http,
-    metrics: listener.protocol === 'PROMETHEUS',
+    metrics: servesMetrics(listener) ? { own: defaultBackend === null } : null,
     binds: [tree.vip, ...tree.additionalVips].map(vip =>
       endpoint(vip.address, listener.protocolPort, `${what}, address`),
     ),
@@ -83,7 +85,7 @@ export function frontendModel(
       const format = INSERTED_HEADERS[header]
       return format === undefined ? [] : [{ header: keywords(header), format }]
     }),
-    defaultBackend: pool === undefined ? null : backendIdentifier(pool, listener),
+    defaultBackend,
   }
 }
 

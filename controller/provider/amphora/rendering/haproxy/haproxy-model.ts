@@ -20,9 +20,10 @@ import { byId, isDesired } from '../desired-objects.js'
 import type { AmphoraFacts } from '../facts.js'
 import { type ConfigurationWord, identifier, integer, keywords, textOf } from '../quote.js'
 import { isAtLeast } from '../version.js'
-import { type BackendModel, renderBackend } from './backend.js'
+import { type BackendModel, backendIdentifier, renderBackend } from './backend.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
 import { type L7Model, l7Model, servingPools } from './l7.js'
+import { METRICS_CONNECTIONS, type MetricsModel, metricsModel, servesMetrics } from './metrics.js'
 import { type PeersModel, peersModel } from './peers.js'
 
 /** Input of the template haproxy.hbs. */
@@ -39,6 +40,8 @@ export type HaproxyModel = {
   serverStateFile: ConfigurationWord
   /** Null when there is no stick table to share. */
   peers: PeersModel | null
+  /** Null when nobody asks for metrics under Octavia's names. */
+  metrics: MetricsModel | null
   frontends: ListenerModel[]
   backends: BackendModel[]
 }
@@ -63,6 +66,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   const demand = demandOf(tree, listeners, pools)
   const fitting = shareConnections(facts.limits, demand)
   const shares = 'excess' in fitting ? scaleDown(facts.limits, demand) : { ...fitting, factor: 1 }
+  const metrics = metricsModel(listeners, facts)
   const frontendModels: ListenerModel[] = []
   const frontends: Frontend[] = []
   const backendModels: BackendModel[] = []
@@ -70,9 +74,11 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   const objects: ObjectTable = { listeners: listeners.map(listener => listener.id), pools: [] }
   for (const listener of listeners) {
     const defaultPool = listener.defaultPoolId === null ? undefined : pools.get(listener.defaultPoolId)
+    const poolBackend = defaultPool === undefined ? null : backendIdentifier(defaultPool, listener)
+    const defaultBackend = servesMetrics(listener) ? (metrics?.name ?? null) : poolBackend
     const { connectionLimit } = listener
     const maxconn = connectionLimit < 0 ? shares.unlimited : scaled(connectionLimit, shares.factor)
-    const model = frontendModel(tree, listener, defaultPool, maxconn)
+    const model = frontendModel(tree, listener, defaultBackend, maxconn)
     frontendModels.push({ ...model, l7: l7Model(listener, pools) })
     frontends.push({ name: listener.id, maxconn: Number(textOf(model.maxconn)) })
     for (const pool of servingPools(listener, pools)) {
@@ -89,7 +95,12 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     user: keywords(HAPROXY_USER),
     group: keywords(HAPROXY_GROUP),
     chroot: keywords(HAPROXY_CHROOT),
-    maxconn: integer(Math.max(1, shares.total), 'maxconn', 1, 10_000_000),
+    maxconn: integer(
+      Math.max(1, shares.total) + (metrics === null ? 0 : METRICS_CONNECTIONS),
+      'maxconn',
+      1,
+      10_000_000,
+    ),
     maxpipes: integer(PIPES, 'maxpipes', 1, 10_000),
     logsOnlyErrors: !facts.logRequests,
     // A new worker considers every server up until a check fails. The state file carries over the old worker's
@@ -98,6 +109,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     // their monitor is removed.
     serverStateFile: keywords(HAPROXY_SERVER_STATE_FILE),
     peers: backendModels.some(({ persistence }) => persistence.stickTable !== null) ? peersModel(facts) : null,
+    metrics,
     frontends: frontendModels,
     backends: backendModels,
   }
