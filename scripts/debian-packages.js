@@ -17,6 +17,7 @@ export const SERVICE_PACKAGES = [
   'util-linux',
 ]
 export const TEST_PACKAGES = [
+  'crun',
   'openssl',
   'prometheus',
   'python3-keystone',

@@ -4,8 +4,6 @@ import type { Argument, Option } from 'commander'
 export type Command = {
   arguments?: readonly Argument[]
   options?: readonly Option[]
-  /** Everything after the first argument, options included, belongs to the last argument. */
-  passThroughOptions?: true
   /**
    * @param directory the state directory
    * @param given arguments and options by name

@@ -5,7 +5,11 @@ import type { Command } from './command.js'
  * its help.
  */
 export type Entry = { name: string; summary: string } & (
-  | { load: () => Promise<{ command: Command }> }
+  | {
+      load: () => Promise<{ command: Command }>
+      /** What follows the first argument, options included, is a command line of its own. */
+      passThroughOptions?: true
+    }
   | { commands: readonly Entry[] }
 )
 
@@ -149,6 +153,34 @@ export const commands: readonly Entry[] = [
     ],
   },
   {
+    name: 'network',
+    summary: 'give programs of this machine a place on a network',
+    commands: [
+      {
+        name: 'attach',
+        summary: 'give a program, namespace or container an interface and an address on a network',
+        load: () => import('./commands/network/attach.js'),
+      },
+      {
+        name: 'exec',
+        summary: 'run a program at the place of an attachment',
+        load: () => import('./commands/network/exec.js'),
+        passThroughOptions: true,
+      },
+      {
+        name: 'address',
+        summary: 'print the address of an attachment',
+        load: () => import('./commands/network/address.js'),
+      },
+      { name: 'list', summary: 'list all attachments', load: () => import('./commands/network/list.js') },
+      {
+        name: 'detach',
+        summary: 'remove an attachment: interface, port, and the programs in the namespace that Krater created',
+        load: () => import('./commands/network/detach.js'),
+      },
+    ],
+  },
+  {
     name: 'amphora',
     summary: 'inspect the machines that carry the load balancers',
     commands: [
@@ -158,7 +190,12 @@ export const commands: readonly Entry[] = [
         summary: 'show an amphora: database row, machine, heartbeats and agent',
         load: () => import('./commands/amphora/show.js'),
       },
-      { name: 'ssh', summary: 'open a root shell on an amphora', load: () => import('./commands/amphora/ssh.js') },
+      {
+        name: 'ssh',
+        summary: 'open a root shell on an amphora',
+        load: () => import('./commands/amphora/ssh.js'),
+        passThroughOptions: true,
+      },
       {
         name: 'logs',
         summary: 'print the logs of its agent, HAProxy and keepalived',

@@ -25,17 +25,18 @@ KRATER_NETWORK_DRIVER overrides network.driver. \`krater settings\` lists all se
  * Runs one command line.
  * @returns the exit status: 0 for success, 1 for a failure (already printed), 2 for an invalid command line
  */
-export async function runCommandLine(argv: readonly string[]): Promise<number> {
+export async function runCommandLine(commandLine: readonly string[]): Promise<number> {
+  const argv = endOptions(commandLine)
   let status = 0
   const program = createProgram()
   const directory = () => stateDirectory(program.opts<{ stateDir?: string }>().stateDir, process.env)
   try {
     // Answers --version before any command is loaded.
-    const { operands } = program.parseOptions([...argv])
+    const { operands } = program.parseOptions(argv)
     await addCommands(program, commands, operands, async (command, given) => {
       status = (await command.run(directory(), given)) ?? 0
     })
-    await program.parseAsync([...argv], { from: 'user' })
+    await program.parseAsync(argv, { from: 'user' })
     return status
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
@@ -43,6 +44,29 @@ export async function runCommandLine(argv: readonly string[]): Promise<number> {
     process.stderr.write(`${text}\n`)
     return exitStatus
   }
+}
+
+/**
+ * Puts `--` behind the first argument of a command that passes options through. Commander's own way to pass them would
+ * forbid --state-dir behind the name of any command.
+ */
+function endOptions(commandLine: readonly string[]): string[] {
+  const isValue = (at: number) => commandLine[at - 1] === '--state-dir'
+  const words = [...commandLine.keys()].filter(at => !commandLine[at]?.startsWith('-') && !isValue(at))
+  let entries = commands
+  for (const [depth, at] of words.entries()) {
+    const entry = entries.find(({ name }) => name === commandLine[at])
+    if (entry === undefined) break
+    if ('commands' in entry) {
+      entries = entry.commands
+      continue
+    }
+    const argument = words[depth + 1]
+    if (entry.passThroughOptions !== true || argument === undefined) break
+    const rest = commandLine.slice(argument + 1)
+    return [...commandLine.slice(0, argument + 1), ...(rest[0] === '--' ? [] : ['--']), ...rest]
+  }
+  return [...commandLine]
 }
 
 function createProgram(): Program {
@@ -95,7 +119,6 @@ async function addCommands(
 function configure(program: Program, command: Command, run: Run): void {
   for (const argument of command.arguments ?? []) program.addArgument(argument)
   for (const option of command.options ?? []) program.addOption(option)
-  if (command.passThroughOptions === true) program.passThroughOptions()
   program.action(() => {
     const words = program.registeredArguments.map((argument, at) => [argument.name(), program.processedArgs[at]])
     return run(command, { ...program.opts(), ...Object.fromEntries(words) })

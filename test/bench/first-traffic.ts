@@ -58,7 +58,7 @@ export async function oneMoreOfDemo({ api }: BenchInstance): Promise<Record<stri
   const list = async (path: string) => (await api.request('network', 'GET', path)) as Record<string, unknown[]>
   const { subnets = [] } = await list('/v2.0/subnets')
   const idOf = (name: string) => (subnets as { id: string; name: string }[]).find(subnet => subnet.name === name)?.id
-  const { ports = [] } = await list('/v2.0/ports?name=krater-demo-web-1&name=krater-demo-web-2')
+  const { ports = [] } = await list('/v2.0/ports?name=web-1&name=web-2')
   const members = (ports as { fixed_ips: { ip_address: string }[] }[]).map(port => ({
     address: port.fixed_ips[0]?.ip_address,
     protocol_port: 8080,

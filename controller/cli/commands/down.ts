@@ -7,6 +7,7 @@ import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
 import { endProcesses } from '../../process/process-identity.js'
 import type { Command } from '../command.js'
+import { removeAttachments } from '../host/attachments.js'
 import { requireRoot } from '../host/checks.js'
 import { stopPrivateCluster } from '../host/postgres.js'
 import { OperatorError } from '../operator-error.js'
@@ -15,7 +16,6 @@ import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
 import { fabricOf, hostMachines } from '../wiring/drivers.js'
 import { removeHostInterfaces } from '../wiring/host-networks.js'
-import { removeWebServers } from './demo/web-servers.js'
 
 export const command: Command = {
   options: [
@@ -43,6 +43,7 @@ const OURS = [
   'run',
   'postgres',
   'amphorae',
+  'attachments',
   'instance',
 ] as const
 
@@ -94,7 +95,7 @@ async function stopControllers(directory: string): Promise<string[]> {
 }
 
 /**
- * Removes everything that Krater created for a state directory: processes, amphorae, the demo's web servers, networks,
+ * Removes everything that Krater created for a state directory: processes, amphorae, attached programs, networks,
  * PostgreSQL, files. Works from any partial state; safe to repeat.
  * @param confirmed does not ask on a terminal
  */
@@ -125,7 +126,7 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   const amphorae = await amphoraeOn(directory)
   for (const { remove } of amphorae) await remove()
   if (amphorae.length > 0) print(`Removed ${amphorae.length} ${amphorae.length === 1 ? 'amphora' : 'amphorae'}.`)
-  await removeWebServers(directory, id)
+  await removeAttachments(directory)
   const fabric = fabricOf(directory)
   if (existsSync(`/run/netns/${fabric.namespace}`)) await removeHostInterfaces(id)
   await fabric.remove()

@@ -34,3 +34,18 @@ t.test('the version is printed without loading a command', async t => {
   await outputOf(t, '--help')
   t.equal(count(), loaded.length, 'help loads every command')
 })
+
+t.test('options behind the first argument of a command that runs another belong to that one', async t => {
+  const { command } = await import('../../../controller/cli/commands/network/exec.js')
+  const runs = t.capture(command, 'run', async () => 0)
+  const given = async (...words: string[]) => {
+    t.equal(await runCommandLine(words), 0, words.join(' '))
+    const [call] = runs()
+    return call?.args.slice(0, 2)
+  }
+  const expected = ['/tmp/exec', { name: 'app', command: ['curl', '-s', '--help', '--state-dir', 'x'] }]
+  const words = ['network', 'exec', 'app', 'curl', '-s', '--help', '--state-dir', 'x']
+  t.same(await given('--state-dir', '/tmp/exec', ...words), expected)
+  t.same(await given('network', '--state-dir', '/tmp/exec', 'exec', 'app', '--', ...words.slice(3)), expected)
+  t.match(await outputOf(t, 'network', 'exec', '--help'), '<command...>')
+})

@@ -5,7 +5,6 @@ import { addressOf, idArgument, withAmphora } from './with-rows.js'
 
 export const command: Command = {
   arguments: [idArgument, new Argument('[command...]', 'command to run instead of a shell')],
-  passThroughOptions: true,
   run: async (directory, { id, command: words }: { id: string; command: string[] }) => {
     // A shell may stay open for long: close the database first.
     const { instance, row } = await withAmphora(directory, id, async (instance, row) => ({ instance, row }))

@@ -4,17 +4,18 @@ import { computeDrivers } from '../../../compute/drivers.js'
 import { networkDrivers } from '../../../network/drivers.js'
 import { type ApiClient, signIn } from '../../api-client.js'
 import type { Command } from '../../command.js'
+import { attach } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
 import { OperatorError } from '../../operator-error.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
 import { bold, dim, green, print } from '../../terminal.js'
-import { computeDriverOf, fabricOf, networkDriverOf, requireInstanceId } from '../../wiring/drivers.js'
+import { computeDriverOf, networkDriverOf } from '../../wiring/drivers.js'
 import { type Instance, openInstance } from '../../wiring/instance.js'
 import { startInBackground } from '../up/detach.js'
 import { instructions } from './instructions.js'
 import { type DemoLoadBalancer, ensureDemoLoadBalancer, showLoadBalancer } from './load-balancer.js'
 import { allAnswer, countAnswers, firstSuccess } from './traffic.js'
-import { ensureWebServer, WEB_PORT, WEB_SERVERS, type WebServer, type WebServerName } from './web-servers.js'
+import { ensureWebServer, WEB_PORT, WEB_SERVERS, type WebServer } from './web-servers.js'
 
 export const command: Command = { run: demo }
 
@@ -37,9 +38,9 @@ export async function demo(directory: string): Promise<void> {
   }
   requireTraffic(openInstance(directory))
   const api = await signIn(directory, 'krater')
-  const networks = await findNetworks(api)
-  const servers = await startWebServers(directory, api, networks)
-  const balancer = await createLoadBalancer(api, networks, servers)
+  const subnets = await findSubnets(api)
+  const servers = await startWebServers(directory, api)
+  const balancer = await createLoadBalancer(api, subnets, servers)
   await sendRequests(balancer)
   print()
   for (const line of instructions(directory, balancer, api)) print(line)
@@ -62,77 +63,31 @@ function requireTraffic(instance: Instance): void {
   )
 }
 
-type Networks = {
-  privateNetworkId: string
-  privateMtu: number
-  privateSubnetId: string
-  privatePrefix: number
-  publicSubnetId: string
-}
+type Subnets = { publicSubnetId: string; privateSubnetId: string }
 
-const subnetSchema = z.object({ id: z.string(), network_id: z.string(), cidr: z.string() })
-const portSchema = z.object({
-  id: z.string(),
-  mac_address: z.string(),
-  fixed_ips: z.array(z.object({ ip_address: z.string() })).min(1),
-})
-
-async function findNetworks(api: ApiClient): Promise<Networks> {
+async function findSubnets(api: ApiClient): Promise<Subnets> {
   const subnet = async (name: string) => {
     const answer = await api.request('network', 'GET', `/v2.0/subnets?name=${name}`)
-    const [found] = z.object({ subnets: z.array(subnetSchema) }).parse(answer).subnets
-    if (found === undefined) {
-      throw new OperatorError(`The subnet ${name}, which the first start created, no longer exists.`)
-    }
-    return found
+    const [found] = z.object({ subnets: z.array(z.object({ id: z.string() })) }).parse(answer).subnets
+    if (found !== undefined) return found.id
+    throw new OperatorError(`The subnet ${name}, which the first start created, no longer exists.`)
   }
-  const [publicSubnet, privateSubnet] = await Promise.all([subnet('public-subnet'), subnet('private-subnet')])
-  const answer = await api.request('network', 'GET', `/v2.0/networks/${privateSubnet.network_id}`)
-  const { network } = z.object({ network: z.object({ mtu: z.number().optional() }) }).parse(answer)
-  return {
-    privateNetworkId: privateSubnet.network_id,
-    privateMtu: network.mtu ?? 1500,
-    privateSubnetId: privateSubnet.id,
-    privatePrefix: Number(privateSubnet.cidr.split('/')[1]),
-    publicSubnetId: publicSubnet.id,
-  }
+  const [publicSubnetId, privateSubnetId] = await Promise.all([subnet('public-subnet'), subnet('private-subnet')])
+  return { publicSubnetId, privateSubnetId }
 }
 
-async function startWebServers(directory: string, api: ApiClient, networks: Networks): Promise<WebServer[]> {
+async function startWebServers(directory: string, api: ApiClient): Promise<WebServer[]> {
   print(bold('\nTwo web servers on the private network, each in its own network namespace'))
-  const place = { directory, instanceId: requireInstanceId(directory), fabric: fabricOf(directory) }
   const servers: WebServer[] = []
   for (const name of WEB_SERVERS) {
-    const port = await ensurePort(api, name, networks)
-    const server: WebServer = {
-      name,
-      portId: port.id,
-      networkId: networks.privateNetworkId,
-      mtu: networks.privateMtu,
-      macAddress: port.mac_address,
-      address: port.fixed_ips[0]?.ip_address ?? '',
-      prefix: networks.privatePrefix,
-    }
-    const wasRunning = await ensureWebServer(place, server)
-    servers.push(server)
-    print(`  ${name}  ${server.address}:${WEB_PORT}  ${wasRunning ? dim('already running') : 'started'}`)
+    const { addresses, place } = await attach(directory, api, { name, network: 'private', address: null, into: null })
+    // The first is its IPv4 address.
+    const [address = ''] = addresses.map(text => text.split('/')[0])
+    const wasRunning = ensureWebServer(directory, name, place)
+    servers.push({ name, address })
+    print(`  ${name}  ${address}:${WEB_PORT}  ${wasRunning ? dim('already running') : 'started'}`)
   }
   return servers
-}
-
-async function ensurePort(
-  api: ApiClient,
-  server: WebServerName,
-  networks: Networks,
-): Promise<z.output<typeof portSchema>> {
-  const name = `krater-demo-${server}`
-  const list = await api.request('network', 'GET', `/v2.0/ports?name=${name}`)
-  const [present] = z.object({ ports: z.array(portSchema) }).parse(list).ports
-  if (present !== undefined) return present
-  const answer = await api.request('network', 'POST', '/v2.0/ports', {
-    port: { name, network_id: networks.privateNetworkId, fixed_ips: [{ subnet_id: networks.privateSubnetId }] },
-  })
-  return z.object({ port: portSchema }).parse(answer).port
 }
 
 /**
@@ -141,7 +96,7 @@ async function ensurePort(
  */
 async function createLoadBalancer(
   api: ApiClient,
-  networks: Networks,
+  subnets: Subnets,
   servers: readonly WebServer[],
 ): Promise<DemoLoadBalancer> {
   print(bold('\nA load balancer, created through the public API'))
@@ -150,7 +105,7 @@ async function createLoadBalancer(
     const now = `${Math.round(performance.now() - started)}`.padStart(6)
     print(`  ${dim(`${now} ms`)}  ${text.padEnd(46)}  ${dim(`${what} ${Math.round(milliseconds)} ms`)}`)
   }
-  const place = { vipSubnetId: networks.publicSubnetId, memberSubnetId: networks.privateSubnetId, servers }
+  const place = { vipSubnetId: subnets.publicSubnetId, memberSubnetId: subnets.privateSubnetId, servers }
   const balancer = await ensureDemoLoadBalancer(api, place, (request, milliseconds) =>
     line(request, milliseconds, 'answered after'),
   )

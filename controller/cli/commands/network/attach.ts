@@ -1,0 +1,50 @@
+import { Argument, InvalidArgumentError, Option } from 'commander'
+import { signIn } from '../../api-client.js'
+import type { Command } from '../../command.js'
+import { attach } from '../../host/attachments.js'
+import { requireRoot } from '../../host/checks.js'
+import { requireFabric } from '../../host/require-fabric.js'
+import { OperatorError } from '../../operator-error.js'
+import { print } from '../../terminal.js'
+import { cloudOption } from './options.js'
+
+type Given = {
+  network: string
+  name: string
+  address?: string
+  namespace?: string
+  pid?: number
+  cloud: 'krater' | 'krater-admin'
+}
+
+export const command: Command = {
+  arguments: [
+    new Argument('<network>', 'name or ID of the network'),
+    new Argument('<name>', 'name of the attachment, such as web-1'),
+  ],
+  options: [
+    new Option('--pid <pid>', 'process of a container that gets the interface').argParser(parsePid),
+    new Option('--namespace <name>', 'existing network namespace that gets the interface'),
+    new Option('--address <address>', 'address on the network (default: the network chooses)'),
+    cloudOption,
+  ],
+  run: async (directory, given) => {
+    const { network, name, address, namespace, pid, cloud } = given as Given
+    requireRoot()
+    requireFabric(directory)
+    if (pid !== undefined && namespace !== undefined) {
+      throw new OperatorError('Give --pid or --namespace, not both.', 2)
+    }
+    const into = pid !== undefined ? { pid } : namespace !== undefined ? { namespace } : null
+    const api = await signIn(directory, cloud)
+    const record = await attach(directory, api, { network, name, address: address ?? null, into })
+    const addresses = record.addresses.map(text => text.split('/')[0]).join(', ')
+    print(`${record.name} has ${addresses} on ${record.network.name} (${record.interfaceName}).`)
+    print(`Run a program there: krater network exec ${record.name} COMMAND`)
+  },
+}
+
+function parsePid(text: string): number {
+  if (/^[1-9]\d{0,9}$/.test(text)) return Number(text)
+  throw new InvalidArgumentError('It must be the number of a process.')
+}

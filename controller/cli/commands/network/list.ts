@@ -1,0 +1,28 @@
+import type { Command } from '../../command.js'
+import { attachmentStates } from '../../host/attachments.js'
+import { requireRoot } from '../../host/checks.js'
+import type { AttachmentRecord } from '../../state-directory/attachments.js'
+import { print, table } from '../../terminal.js'
+
+export const command: Command = {
+  run: async directory => {
+    requireRoot()
+    const attachments = await attachmentStates(directory)
+    if (attachments.length === 0) {
+      print('Nothing is attached. `krater network attach NETWORK NAME` gives a program a place on a network.')
+      return
+    }
+    const rows = attachments.map(({ name, network, addresses, place, interfaceName, state }) => [
+      name,
+      network.name,
+      addresses.map(text => text.split('/')[0]).join(', '),
+      interfaceName,
+      describe(place),
+      state,
+    ])
+    for (const line of table([['name', 'network', 'address', 'interface', 'where', 'state'], ...rows])) print(line)
+  },
+}
+
+const describe = (place: AttachmentRecord['place']): string =>
+  place.kind === 'namespace' ? `namespace ${place.namespace}` : `process ${place.identity.pid}`

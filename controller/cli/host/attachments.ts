@@ -1,0 +1,202 @@
+import { z } from 'zod'
+import { identityOf } from '../../process/process-identity.js'
+import { type ApiClient, ApiRefusal } from '../api-client.js'
+import { OperatorError } from '../operator-error.js'
+import {
+  ATTACHMENT_NAME,
+  type AttachmentRecord,
+  forgetAttachment,
+  readAttachment,
+  readAttachments,
+  saveAttachment,
+} from '../state-directory/attachments.js'
+import { fabricOf, requireInstanceId } from '../wiring/drivers.js'
+import { exists, isInHostNetwork, type Place, plug, removePlace } from './plug.js'
+
+/** device_owner of the ports that `krater network attach` creates. */
+const PORT_OWNER = 'krater:attachment'
+
+const networkSchema = z.object({
+  id: z.string(),
+  name: z.string(),
+  mtu: z.number().default(1500),
+})
+type Network = z.output<typeof networkSchema>
+
+const portSchema = z.object({
+  id: z.string(),
+  network_id: z.string(),
+  mac_address: z.string(),
+  fixed_ips: z.array(z.object({ ip_address: z.string(), subnet_id: z.string() })).min(1),
+})
+type Port = z.output<typeof portSchema>
+
+export type AttachmentRequest = {
+  name: string
+  /** Name or ID of the network. */
+  network: string
+  /** Null: the network chooses. */
+  address: string | null
+  /** An existing namespace, a process in a container, or null: a namespace that Krater creates. */
+  into: { namespace: string } | { pid: number } | null
+}
+
+/**
+ * Gives a program of this host a place on a network: a port, plugged into a network namespace. A second run finds
+ * what the first one created. `api` decides whose ports and networks these are.
+ * @throws OperatorError when the request cannot be met
+ */
+export async function attach(directory: string, api: ApiClient, request: AttachmentRequest): Promise<AttachmentRecord> {
+  if (!ATTACHMENT_NAME.test(request.name)) {
+    throw new OperatorError(
+      `"${request.name}" cannot name an attachment. Use 1 to 32 lower-case letters, digits and hyphens, such as web-1.`,
+    )
+  }
+  const place = placeOf(directory, request)
+  const network = await findNetwork(api, request.network)
+  const known = readAttachment(directory, request.name)
+  if (known !== null && known.network.id !== network.id) {
+    throw new OperatorError(
+      `${known.name} is already attached to ${known.network.name}. Detach it first, or choose another name: krater network detach ${known.name}`,
+    )
+  }
+  const port = await ensurePort(api, network, request)
+  const addresses = await withPrefixes(api, port)
+  const record: AttachmentRecord = {
+    name: request.name,
+    network: { id: network.id, name: network.name, mtu: network.mtu },
+    portId: port.id,
+    addresses,
+    place: keepOwnership(place, known),
+    interfaceName: known?.interfaceName ?? 'eth0',
+  }
+  // Before the interface: after a crash, detaching removes both.
+  saveAttachment(directory, record)
+  const fabric = fabricOf(directory)
+  if (known !== null && known.portId !== port.id) await fabric.detach(known.portId)
+  const plugged = { network, port: { id: port.id, macAddress: port.mac_address }, addresses, place }
+  const interfaceName = await plug(fabric, plugged)
+  saveAttachment(directory, { ...record, interfaceName })
+  return { ...record, interfaceName }
+}
+
+/** Removes an attachment with what attaching it created: interface, namespace and the programs in it, port. */
+export async function detach(directory: string, api: ApiClient, name: string): Promise<AttachmentRecord> {
+  const record = requireAttachment(directory, name)
+  await deletePort(api, record.portId)
+  await unplug(directory, record)
+  return record
+}
+
+/** @throws OperatorError if there is none of this name */
+export function requireAttachment(directory: string, name: string): AttachmentRecord {
+  const record = ATTACHMENT_NAME.test(name) ? readAttachment(directory, name) : null
+  if (record !== null) return record
+  throw new OperatorError(`There is no attachment "${name}". \`krater network list\` shows all.`)
+}
+
+/** Removes every attachment from this host. Their ports go with the database. */
+export async function removeAttachments(directory: string): Promise<void> {
+  for (const record of readAttachments(directory)) await unplug(directory, record)
+}
+
+async function unplug(directory: string, record: AttachmentRecord): Promise<void> {
+  await removePlace(record.place)
+  await fabricOf(directory).detach(record.portId)
+  forgetAttachment(directory, record.name)
+}
+
+/** Whether the interface of each attachment works. */
+export async function attachmentStates(
+  directory: string,
+): Promise<(AttachmentRecord & { state: 'attached' | 'ended' })[]> {
+  const records = readAttachments(directory)
+  if (records.length === 0) return []
+  const connected = new Set(await fabricOf(directory).connectedPorts())
+  return records.map(record => ({
+    ...record,
+    state: exists(record.place) && connected.has(record.portId) ? 'attached' : 'ended',
+  }))
+}
+
+function placeOf(directory: string, { name, into }: AttachmentRequest): Place {
+  if (into === null) {
+    return { kind: 'namespace', namespace: `krater-${requireInstanceId(directory)}-${name}`, created: true }
+  }
+  if ('pid' in into) {
+    const identity = identityOf(into.pid)
+    if (identity === null) throw new OperatorError(`There is no process ${into.pid}. Is its container running?`)
+    if (isInHostNetwork(into.pid)) {
+      throw new OperatorError(
+        `Process ${into.pid} runs in this machine's own network. Only a container or namespace can be attached: the machine would become one of the tenant's.`,
+      )
+    }
+    return { kind: 'process', identity }
+  }
+  const place: Place = { kind: 'namespace', namespace: into.namespace, created: false }
+  if (exists(place)) return place
+  throw new OperatorError(
+    `There is no network namespace ${into.namespace}. Create it with \`ip netns add ${into.namespace}\`, or leave --namespace out.`,
+  )
+}
+
+/** A namespace that an earlier run created stays Krater's, even if this run names it. */
+function keepOwnership(place: Place, known: AttachmentRecord | null): Place {
+  const isKnown =
+    known?.place.kind === 'namespace' && place.kind === 'namespace' && known.place.namespace === place.namespace
+  return isKnown ? known.place : place
+}
+
+async function findNetwork(api: ApiClient, nameOrId: string): Promise<Network> {
+  const list = async (query: Record<string, string>) => {
+    const answer = await api.request('network', 'GET', `/v2.0/networks?${new URLSearchParams(query)}`)
+    return z.object({ networks: z.array(networkSchema) }).parse(answer).networks
+  }
+  const [found, ...more] = await list({ id: nameOrId }).then(async byId =>
+    byId.length > 0 ? byId : await list({ name: nameOrId }),
+  )
+  if (found === undefined) {
+    const names = (await list({})).map(({ name }) => name).join(', ')
+    throw new OperatorError(`There is no network ${nameOrId} for this user. There are: ${names}.`)
+  }
+  if (more.length === 0) return found
+  const ids = [found, ...more].map(({ id }) => id).join(', ')
+  throw new OperatorError(`Several networks are named ${nameOrId}. Give the ID of one: ${ids}.`)
+}
+
+/** The attachment's port: an earlier run's, else a new one. */
+async function ensurePort(api: ApiClient, network: Network, { name, address }: AttachmentRequest): Promise<Port> {
+  const identity = { network_id: network.id, device_owner: PORT_OWNER, device_id: name }
+  const query = new URLSearchParams({ ...identity, project_id: api.projectId })
+  const list = await api.request('network', 'GET', `/v2.0/ports?${query}`)
+  const [present] = z.object({ ports: z.array(portSchema) }).parse(list).ports
+  if (present === undefined) {
+    const fixed = address === null ? {} : { fixed_ips: [{ ip_address: address }] }
+    const answer = await api.request('network', 'POST', '/v2.0/ports', { port: { name, ...identity, ...fixed } })
+    return z.object({ port: portSchema }).parse(answer).port
+  }
+  const has = present.fixed_ips.map(({ ip_address }) => ip_address)
+  if (address === null || has.includes(address)) return present
+  throw new OperatorError(
+    `${name} has the address ${has.join(', ')}. To give it ${address}, detach it first: krater network detach ${name}`,
+  )
+}
+
+/** The port's addresses with the prefix lengths of their subnets, IPv4 first. */
+async function withPrefixes(api: ApiClient, port: Port): Promise<string[]> {
+  const answer = await api.request('network', 'GET', `/v2.0/subnets?network_id=${port.network_id}`)
+  const { subnets } = z.object({ subnets: z.array(z.object({ id: z.string(), cidr: z.string() })) }).parse(answer)
+  const isIpv6 = (address: string) => address.includes(':')
+  return port.fixed_ips
+    .map(({ ip_address, subnet_id }) => {
+      const [, prefix] = subnets.find(({ id }) => id === subnet_id)?.cidr.split('/') ?? []
+      return `${ip_address}/${prefix ?? (isIpv6(ip_address) ? '128' : '32')}`
+    })
+    .sort((a, b) => Number(isIpv6(a)) - Number(isIpv6(b)))
+}
+
+async function deletePort(api: ApiClient, id: string): Promise<void> {
+  await api.request('network', 'DELETE', `/v2.0/ports/${id}`).catch(error => {
+    if (!(error instanceof ApiRefusal) || error.status !== 404) throw error
+  })
+}

@@ -1,0 +1,93 @@
+import { execFile } from 'node:child_process'
+import { existsSync, readlinkSync } from 'node:fs'
+import { promisify } from 'node:util'
+import type { Fabric } from '../../network/local/fabric.js'
+import { links } from '../../network/local/ip-command.js'
+import { endProcesses, findProcesses, isAlive } from '../../process/process-identity.js'
+import type { AttachmentRecord } from '../state-directory/attachments.js'
+
+const run = promisify(execFile)
+const ip = async (...args: string[]): Promise<string> => (await run('ip', args, { timeout: 10_000 })).stdout
+
+export type Place = AttachmentRecord['place']
+
+/** The port of a network and where it is plugged in. `addresses` have prefix lengths. */
+export type Plug = {
+  network: { id: string; mtu: number }
+  port: { id: string; macAddress: string }
+  addresses: readonly string[]
+  place: Place
+}
+
+/** Whether the namespace or the process is still there. */
+export const exists = (place: Place): boolean =>
+  place.kind === 'namespace' ? existsSync(`/run/netns/${place.namespace}`) : isAlive(place.identity)
+
+/**
+ * Plugs a port into its place, with its addresses, up. Creates the namespace if it is missing. May be repeated.
+ * @returns the interface's name there: the first free one of eth0, eth1 ...
+ * @throws IpCommandError, or Error with the message of `ip`
+ */
+export async function plug(fabric: Fabric, { network, port, addresses, place }: Plug): Promise<string> {
+  return withNamespaceName(place, port.id, async namespace => {
+    await ip('-n', namespace, 'link', 'set', 'lo', 'up')
+    const present = await links(namespace)
+    const names = new Set(present.map(({ ifname }) => ifname))
+    const free = Array.from({ length: names.size + 1 }, (_, at) => `eth${at}`).find(name => !names.has(name))
+    const interfaceName = present.find(({ address }) => address === port.macAddress)?.ifname ?? free ?? 'eth0'
+    await fabric.attach({
+      networkId: network.id,
+      mtu: network.mtu,
+      portId: port.id,
+      macAddress: port.macAddress,
+      addresses: addresses.map(address => address.split('/')[0] ?? address),
+      namespace,
+      interfaceName,
+    })
+    for (const address of addresses) {
+      // No other machine can have it on a network that Krater manages.
+      const atOnce = address.includes(':') ? ['nodad'] : []
+      await ip('-n', namespace, 'addr', 'replace', address, 'dev', interfaceName, ...atOnce)
+    }
+    await ip('-n', namespace, 'link', 'set', interfaceName, 'up')
+    return interfaceName
+  })
+}
+
+/** Gives the namespace of a process a name for as long as `work` needs one. */
+async function withNamespaceName<T>(place: Place, portId: string, work: (namespace: string) => Promise<T>): Promise<T> {
+  if (place.kind === 'namespace') {
+    if (!existsSync(`/run/netns/${place.namespace}`)) await ip('netns', 'add', place.namespace)
+    return work(place.namespace)
+  }
+  const name = `krater-plug-${portId.slice(0, 11)}`
+  // Left behind by a run that was killed.
+  if (existsSync(`/run/netns/${name}`)) await ip('netns', 'delete', name)
+  await ip('netns', 'attach', name, String(place.identity.pid))
+  try {
+    return await work(name)
+  } finally {
+    await ip('netns', 'delete', name)
+  }
+}
+
+/** Ends the programs in a namespace that Krater created, and removes it. Leaves other places alone. */
+export async function removePlace(place: Place): Promise<void> {
+  if (place.kind !== 'namespace' || !place.created || !exists(place)) return
+  const pids = new Set((await ip('netns', 'pids', place.namespace)).split('\n').filter(Boolean).map(Number))
+  await endProcesses(
+    findProcesses((_argv, pid) => pids.has(pid)),
+    { graceMs: 2_000 },
+  )
+  await ip('netns', 'delete', place.namespace)
+}
+
+/** Whether a process is in the network namespace of this one. */
+export const isInHostNetwork = (pid: number): boolean =>
+  readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net')
+
+/** The words before a command that make it run in this place. */
+export const entering = (place: Place): [string, ...string[]] =>
+  place.kind === 'namespace'
+    ? ['ip', 'netns', 'exec', place.namespace]
+    : ['nsenter', `--net=/proc/${place.identity.pid}/ns/net`]

@@ -1,0 +1,88 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import t, { type Test } from 'tap'
+import { recipesOf } from '../support/inputs/recipes.js'
+import { createKrater, type Krater } from '../support/worlds/krater.js'
+
+const root = join(import.meta.dirname, '../..')
+const DONE = '@@ done'
+
+/** One shell for all recipes, in the checkout, as a reader has it. It ends with the test. */
+function openShell(t: Test, krater: Krater, home: string) {
+  const child = spawn('bash', ['-eu', '-o', 'pipefail'], {
+    cwd: root,
+    env: { ...krater.environment, HOME: home, npm_config_update_notifier: 'false' },
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+  t.teardown(() => child.kill('SIGKILL'))
+  let errors = ''
+  child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text))
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
+  return {
+    /** @returns the output. @throws Error with the shell's complaints when a command fails */
+    run: async (commands: string): Promise<string> => {
+      child.stdin.write(`${commands}\necho '${DONE}'\n`)
+      const output: string[] = []
+      for (let line = await lines.next(); line.value !== DONE; line = await lines.next()) {
+        if (line.done === true) throw new Error([...output, errors.slice(-3000)].join('\n'))
+        output.push(line.value)
+      }
+      return output.join('\n')
+    },
+    end: async () => {
+      child.stdin.end()
+      await once(child, 'close')
+    },
+  }
+}
+
+/** Starts a container with crun, a runtime that Docker and Podman use. `docker inspect` asks it. */
+function containerOf(directory: string): string {
+  for (const name of ['dev', 'proc', 'usr', 'tmp']) mkdirSync(join(directory, 'rootfs', name), { recursive: true })
+  for (const name of ['bin', 'lib', 'lib64']) symlinkSync(`usr/${name}`, join(directory, 'rootfs', name))
+  const namespaces = ['pid', 'network', 'ipc', 'uts', 'mount'].map(type => ({ type }))
+  writeFileSync(
+    join(directory, 'config.json'),
+    JSON.stringify({
+      ociVersion: '1.0.2',
+      process: {
+        args: ['python3', '-m', 'http.server', '8080', '--directory', '/tmp'],
+        env: ['PATH=/usr/bin'],
+        cwd: '/',
+        user: { uid: 0, gid: 0 },
+      },
+      root: { path: 'rootfs' },
+      mounts: [
+        { destination: '/proc', type: 'proc', source: 'proc' },
+        { destination: '/usr', type: 'bind', source: '/usr', options: ['rbind', 'ro'] },
+      ],
+      linux: { namespaces },
+    }),
+  )
+  return `
+    crun() { command crun --root ${directory}/state --cgroup-manager disabled "$@"; }
+    docker() { crun state "$4" | python3 -c 'import json, sys; print(json.load(sys.stdin)["pid"])'; }
+    crun run --detach --bundle ${directory} box < /dev/null > ${directory}/log 2>&1 || { cat ${directory}/log; false; }`
+}
+
+t.test('a reader who follows the first steps meets no error', async t => {
+  t.setTimeout(600_000)
+  const krater = await createKrater(t)
+  const home = t.testdir({ container: {} })
+  const page = readFileSync(join(root, 'docs/first-steps.md'), 'utf8')
+  const shell = openShell(t, krater, home)
+  await shell.run(containerOf(join(home, 'container')))
+  for (const { title, commands, output } of recipesOf(page)) {
+    await t.test(`${title}: ${commands.split('\n', 1)[0]}`, async t => {
+      const own = commands.replaceAll('/var/lib/krater', krater.directory).replace('git pull', 'git --version')
+      const got = await shell.run(own)
+      for (const line of output?.trimEnd().split('\n') ?? []) t.match(`\n${got}\n`, `\n${line}\n`)
+      t.pass('its commands succeed')
+    })
+  }
+  await shell.run('crun delete --force box; kill $(jobs -p)')
+  await shell.end()
+})
