@@ -5,6 +5,7 @@ import type { z } from 'zod'
 import { ConfigurationError } from '../options/configuration-error.js'
 import { isRecord } from './is-record.js'
 import { withSchemaNames } from './other-names.js'
+import { removedSettings } from './removed.js'
 import { type Configuration, configurationSchema } from './schema.js'
 import { settingAt, settings } from './settings.js'
 
@@ -31,6 +32,8 @@ export function parseConfiguration(text: string, environment: NodeJS.ProcessEnv,
   const written = readYaml(text, file)
   if (!isRecord(written)) throw new ConfigurationError(`${file} must hold settings as "name: value" lines.`)
 
+  const removed = removedSettings(written, environment, file)
+  if (removed.length > 0) throw new ConfigurationError(removed.join('\n'))
   const { values: merged, clashes } = withSchemaNames(structuredClone(written))
   if (clashes.length > 0) throw new ConfigurationError(clashes.map(clash => `${file}: ${clash}`).join('\n'))
   for (const { path, variable } of settings) {

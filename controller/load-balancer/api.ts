@@ -38,6 +38,6 @@ export function createLoadBalancerApi(options: LoadBalancerApiOptions): Koa {
     routes: ROUTES,
     service: options,
     log: options.log,
-    description: { path: DOCUMENT_PATH, make: loadBalancerDescription },
+    description: { path: DOCUMENT_PATH, make: routes => loadBalancerDescription(routes, options.config.policy) },
   })
 }

@@ -95,9 +95,12 @@ const accessOptions = {
     .optional()
     .describe('Path under which a web server mounts the API; requests without it are answered too'),
   trusted_proxies,
-  strict_roles: flag
-    .default(false)
-    .describe('Ignore load-balancer_observer and load-balancer_member, so that a token needs reader or member instead'),
+  policy: z
+    .enum(['union', 'legacy', 'new'])
+    .default('union')
+    .describe(
+      'Access rules: legacy (roles load-balancer_observer, load-balancer_member ...), new (reader, member, admin), or union: what either allows',
+    ),
   system_scope: flag
     .default(false)
     .describe('Accept system-scoped tokens: admin may do everything, reader may read everything'),

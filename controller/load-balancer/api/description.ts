@@ -3,14 +3,18 @@ import { type OpenApi, objectOf, type Schema } from '../../api/schema.js'
 import { SHARED_PARAMETERS } from '../description/parameters.js'
 import { RESOURCES } from '../description/resources.js'
 import { answerSchema, requestSchema } from '../description/schemas.js'
-import { RIGHTS } from '../schema/rights.js'
+import { type Policy, RIGHTS } from '../schema/rights.js'
 import { HEALTH_CHECK_PATH, type LoadBalancerRoute } from './dialect.js'
 import { VERSION_NODE } from './paths.js'
 import { NEWEST_VERSION } from './versions.js'
 
-/** The API as an OpenAPI document. Pure. */
-export const loadBalancerDescription = (routes: readonly LoadBalancerRoute[]): OpenApi =>
-  openApiDocument(routes, { ...TEXTS, schemas: { ...SHARED_SCHEMAS, ...resourceSchemas() } })
+/** The API as an OpenAPI document. Pure. @param policy whose roles it names */
+export const loadBalancerDescription = (routes: readonly LoadBalancerRoute[], policy: Policy): OpenApi =>
+  openApiDocument(routes, {
+    ...TEXTS,
+    schemas: { ...SHARED_SCHEMAS, ...resourceSchemas() },
+    rightOf: route => rightOf(route, policy),
+  })
 
 function resourceSchemas(): Record<string, Schema> {
   const byCollection = Object.fromEntries(Object.entries(RESOURCES).map(([name, { resource }]) => [name, resource]))
@@ -98,9 +102,9 @@ function pathOf({ path }: LoadBalancerRoute): string {
 export const DOCUMENT_PATH = '/openapi'
 
 /** One sentence on who may use a route. */
-function rightOf(route: LoadBalancerRoute): { sentence: string; name?: string } {
+function rightOf(route: LoadBalancerRoute, policy: Policy): { sentence: string; name?: string } {
   if ('open' in route || route.right === 'any token') return { sentence: 'Any valid token.' }
-  const { owner, everywhere }: { owner: readonly string[]; everywhere: readonly string[] } = RIGHTS[route.right]
+  const { owner, everywhere } = RIGHTS[route.right][policy]
   const own = owner.length === 0 ? '' : `In the caller’s project: ${owner.join(', ')}. `
   return { sentence: `${own}In all projects: ${everywhere.join(', ')}.`, name: route.right }
 }
@@ -115,7 +119,7 @@ function pathParameter(name: string, { path }: LoadBalancerRoute): { description
   }
 }
 
-const TEXTS: Omit<DescriptionTexts<LoadBalancerRoute>, 'schemas'> = {
+const TEXTS: Omit<DescriptionTexts<LoadBalancerRoute>, 'schemas' | 'rightOf'> = {
   title: 'Load balancing',
   version: NEWEST_VERSION,
   summary: 'The load balancing API v2.',
@@ -128,7 +132,6 @@ const TEXTS: Omit<DescriptionTexts<LoadBalancerRoute>, 'schemas'> = {
     'open' in route
       ? []
       : [...READ_ERRORS, ...(method === 'GET' ? [] : WRITE_ERRORS), ...(method === 'POST' ? [422] : [])],
-  rightOf,
   pathParameter,
   pathOf,
   // Without the common first segment.

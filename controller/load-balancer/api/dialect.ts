@@ -9,12 +9,12 @@ import { type ProtectedRoute, type Route, routesFor } from '../../api/route.js'
 import { ApiError } from '../../http/errors.js'
 import { createHealthCheck } from '../../http/health-check.js'
 import { createAuthenticator, placeOfCaller, tokenIn } from '../../identity/authenticate.js'
-import type { Caller, TokenValidator } from '../../identity/caller.js'
+import type { TokenValidator } from '../../identity/caller.js'
 import type { ApiCaller } from '../change/check-references.js'
 import { answerIdempotently } from '../change/idempotency.js'
 import { presentFault, RoutingFault } from '../schema/faults.js'
 import { readBody } from '../schema/input.js'
-import { type Right, withEffectiveRoles } from '../schema/rights.js'
+import { type Requester, type Right, requesterOf } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { canonicalPath, withoutPrefix } from './paths.js'
 
@@ -26,14 +26,14 @@ export const HEALTH_CHECK_PATH = '/healthcheck'
 /** The right that a route requires; some routes only need a token. */
 export type RouteRight = Right | 'any token'
 
-export type LoadBalancerRoute = Route<Service, Caller, RouteRight>
+export type LoadBalancerRoute = Route<Service, Requester, RouteRight>
 
-export type Call<Body = unknown> = KernelCall<Caller, Body>
+export type Call<Body = unknown> = KernelCall<Requester, Body>
 
 /** @param right required by the route; the handler knows on which project */
 export type Handler<Body = unknown> = (service: Service, call: Call<Body>, right: Right) => Promise<Answer>
 
-export const { route: plainRoute, openRoute } = routesFor<Service, Caller, RouteRight>()
+export const { route: plainRoute, openRoute } = routesFor<Service, Requester, RouteRight>()
 
 /** A route whose handler checks the right, because only the handler knows the object's project. */
 export function route<Body>({
@@ -41,7 +41,7 @@ export function route<Body>({
   ...described
 }: Described & { right: Right; request?: z.ZodType<Body>; handle: Handler<Body> }): ProtectedRoute<
   Service,
-  Caller,
+  Requester,
   RouteRight
 > {
   return plainRoute<Body>({ ...described, handle: (service, call) => handle(service, call, described.right) })
@@ -62,7 +62,7 @@ export function loadBalancerDialect({
   identityUrl,
   database,
   config,
-}: DialectOptions): Dialect<Service, Caller, RouteRight> {
+}: DialectOptions): Dialect<Service, Requester, RouteRight> {
   const { trusted_proxies: trustedProxies, mount_prefix: prefix = null } = config
   const callerFor = createAuthenticator({ validate, trustedProxies, identityUrl, serviceType: 'load-balancer' })
   const checkHealth = createHealthCheck(database, config.healthcheck_refresh_interval)
@@ -74,7 +74,7 @@ export function loadBalancerDialect({
     headIsGet: true,
     body: { maxBytes: MAX_BODY_BYTES },
     locate: (_ctx, plain) => locate(plain, prefix),
-    authenticate: async (ctx, path) => withEffectiveRoles(await callerFor(ctx, path), config),
+    authenticate: async (ctx, path) => requesterOf(await callerFor(ctx, path), config),
     hidesPath: path => path !== HEALTH_CHECK_PATH,
     placeOf: caller => caller && placeOfCaller(caller),
     admit: (ctx, path) => {

@@ -9,7 +9,7 @@ import { healthMonitor } from '../objects/health-monitors/resource.js'
 import { completeMonitorUpdate, type StoredMonitor } from '../objects/health-monitors/rules.js'
 import { pool } from '../objects/pools/resource.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
-import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
+import { type Found, findObject, findParent, isBeingDeleted } from '../schema/find.js'
 import { wrappedBody } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
 import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
@@ -38,7 +38,7 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const { database, providers, config } = service
   parseArguments(queryString)
   const { pool_id, ...body } = await call.body()
-  const above: Found<{ protocol: string }> = await findReferenced(database, pool, pool_id, caller, right)
+  const above: Found<{ protocol: string }> = await findParent(database, pool, pool_id, caller, right)
   const monitor = planMonitor(body, above.protocol, config)
   const object = await changeLoadBalancer(
     service,

@@ -21,7 +21,7 @@ import { checkPoolProtocol } from '../objects/listeners/rules.js'
 import { usablePool } from '../objects/pools/usable-pool.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { immutable, missing } from '../schema/faults.js'
-import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
+import { type Found, findObject, findParent, isBeingDeleted } from '../schema/find.js'
 import { wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
 import { columnNames, columnsOf, updateSchema } from '../schema/resource.js'
@@ -51,7 +51,7 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const { database, providers } = service
   parseArguments(queryString)
   const { listener_id, rules, ...body } = await call.body()
-  const above: Found<{ protocol: string }> = await findReferenced(database, listener, listener_id, caller, right)
+  const above: Found<{ protocol: string }> = await findParent(database, listener, listener_id, caller, right)
   checkPolicyListener(above.protocol)
   const planned = planPolicy(body, rules)
   const object = await changeLoadBalancer(

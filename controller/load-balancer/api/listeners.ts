@@ -9,7 +9,7 @@ import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { usablePool } from '../objects/pools/usable-pool.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
-import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
+import { type Found, findObject, findParent, isBeingDeleted } from '../schema/find.js'
 import { wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
 import { columnsOf, updateSchema } from '../schema/resource.js'
@@ -54,7 +54,7 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const { database, providers, config } = service
   parseArguments(queryString)
   const { loadbalancer_id, ...body } = await call.body()
-  const above = await findReferenced(database, loadBalancer, loadbalancer_id, caller, right)
+  const above = await findParent(database, loadBalancer, loadbalancer_id, caller, right)
   if (body.default_pool !== null && body.default_pool_id !== null) {
     throw invalid('default_pool and default_pool_id are mutually exclusive.')
   }

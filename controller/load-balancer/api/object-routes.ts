@@ -3,13 +3,12 @@ import type { Answer } from '../../api/answer.js'
 import { objectOf, type Parameter, ref, type Schema } from '../../api/schema.js'
 import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
-import type { Caller } from '../../identity/caller.js'
 import { FIELDS, IDEMPOTENCY_KEY, listParameters } from '../description/parameters.js'
 import { missing } from '../schema/faults.js'
 import { listPage, type Page } from '../schema/list.js'
 import { parseListQuery, parseShowQuery } from '../schema/list-query.js'
 import { canonicalKey, type Resource } from '../schema/resource.js'
-import { authorise, isAllowed, type Right } from '../schema/rights.js'
+import { authorise, isAllowed, type Requester, type Right } from '../schema/rights.js'
 import { type Presented, selectObject, wrapped } from '../schema/select.js'
 import { type Handler, type LoadBalancerRoute, route } from './dialect.js'
 
@@ -105,7 +104,7 @@ function listHandler(resource: Resource): Handler {
 }
 
 /** @throws ApiError 403 when the caller may not list the requested project, or any */
-function projectScope(resource: Resource, caller: Caller, right: Right, named: string | null): Fragment {
+function projectScope(resource: Resource, caller: Requester, right: Right, named: string | null): Fragment {
   if (isAllowed(caller, right, null)) return sql`true`
   const own = caller.project?.id ?? null
   if (resource.project === null) {

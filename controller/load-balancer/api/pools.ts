@@ -14,7 +14,7 @@ import { pool } from '../objects/pools/resource.js'
 import { completePoolUpdate, type StoredPool } from '../objects/pools/rules.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { immutable, invalid, missing } from '../schema/faults.js'
-import { type Found, findObject, findReferenced, isBeingDeleted } from '../schema/find.js'
+import { type Found, findObject, findParent, isBeingDeleted } from '../schema/find.js'
 import { wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
 import { parseArguments } from '../schema/list-query.js'
 import { columnsOf, updateSchema } from '../schema/resource.js'
@@ -54,8 +54,8 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   }
   const above =
     loadBalancerId !== null
-      ? await findReferenced(database, loadBalancer, loadBalancerId, caller, right)
-      : await findReferenced(database, listener, listenerId ?? '', caller, right)
+      ? await findParent(database, loadBalancer, loadBalancerId, caller, right)
+      : await findParent(database, listener, listenerId ?? '', caller, right)
   const planned = planPool(values, config)
   const objects = { pools: [planned], listeners: [] }
   // Cheap checks first: unsupported objects need no look-ups.

@@ -1,11 +1,9 @@
 import type { Knex } from 'knex'
 import { maybeOne } from '../../database/query.js'
 import { sql, trusted } from '../../database/sql.js'
-import { forbidden } from '../../http/errors.js'
-import type { Caller } from '../../identity/caller.js'
 import { missing } from './faults.js'
 import { columnNames, type Resource } from './resource.js'
-import { authorise, isAllowed, type Right } from './rights.js'
+import { authorise, type Requester, type Right } from './rights.js'
 import { childStatus, loadBalancerStatus } from './status.js'
 import { canonicalUuid } from './values.js'
 
@@ -56,25 +54,19 @@ export async function findObject<Columns = unknown>(
 }
 
 /**
- * Finds the object that a body names as the parent of a new one. An object of another project counts as missing.
- * @throws ApiError 404, or 403 when the caller may see the object but lacks the right
+ * Finds the object that a body names as the parent of a new one.
+ * @throws ApiError 404, or 403 when the caller lacks the right on it
  */
-export async function findReferenced<Columns = unknown>(
+export async function findParent<Columns = unknown>(
   database: Knex,
   resource: Resource,
   id: string,
-  caller: Caller,
+  caller: Requester,
   right: Right,
 ): Promise<Found<Columns>> {
-  const found = await lookUp<Columns>(database, resource, id)
-  const isOwn = found !== undefined && found.project_id === caller.project?.id
-  if (found !== undefined && (isOwn || isAllowed(caller, 'read', found.project_id))) {
-    authorise(caller, right, found.project_id)
-    return found
-  }
-  // A token without a project must not learn that an object does not exist.
-  if (caller.project === null && !isAllowed(caller, right, null)) throw forbidden()
-  throw missing(resource.label, id)
+  const found = await findObject<Columns>(database, resource, id)
+  authorise(caller, right, found.project_id)
+  return found
 }
 
 /** True for an object under deletion without a fault; another delete of it is a no-op. */

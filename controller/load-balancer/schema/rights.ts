@@ -1,28 +1,57 @@
 import { forbidden } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
+import type { LoadBalancerSettings } from '../options.js'
+
+/** `owner`: roles that suffice for objects of the token's project. `everywhere`: for those of all projects. */
+export type Grant = { owner: readonly string[]; everywhere: readonly string[] }
+
+/** Which rules apply: Octavia's older ones, its newer ones, or what either allows. */
+export type Policy = LoadBalancerSettings['policy']
+
+const legacyReaders = ['load-balancer_observer', 'load-balancer_member']
+const legacyAdmins = ['load-balancer_admin', 'admin']
+const newReaders = ['reader', 'member']
+
+const right = (legacy: Grant, newer: Grant): Readonly<Record<Policy, Grant>> => ({
+  legacy,
+  new: newer,
+  union: {
+    owner: [...new Set([...newer.owner, ...legacy.owner])],
+    everywhere: [...new Set([...legacy.everywhere, ...newer.everywhere])],
+  },
+})
 
 /**
- * Roles for each right: Octavia's load-balancer_* roles together with the newer reader, member and admin.
- * `owner`: sufficient for objects of the token's project. `everywhere`: sufficient for all projects.
+ * Who has each right, by each policy. `legacy` is Octavia's advanced RBAC (roles load-balancer_*), `new` its rules for
+ * Keystone's default roles, which leave load-balancer_admin only the administrators' operations.
  */
 export const RIGHTS = {
-  read: {
-    owner: ['reader', 'member', 'load-balancer_observer', 'load-balancer_member'],
-    everywhere: ['load-balancer_global_observer', 'load-balancer_admin', 'admin'],
-  },
-  write: { owner: ['member', 'load-balancer_member'], everywhere: ['load-balancer_admin', 'admin'] },
+  read: right(
+    { owner: legacyReaders, everywhere: ['load-balancer_global_observer', ...legacyAdmins] },
+    { owner: newReaders, everywhere: ['admin'] },
+  ),
+  write: right(
+    { owner: ['load-balancer_member'], everywhere: legacyAdmins },
+    { owner: ['member'], everywhere: ['admin'] },
+  ),
   // Autoscaling services read the members of any pool.
-  'read members': {
-    owner: ['reader', 'member', 'load-balancer_observer', 'load-balancer_member'],
-    everywhere: ['load-balancer_global_observer', 'load-balancer_admin', 'admin', 'service'],
-  },
-  'read quota': {
-    owner: ['reader', 'member', 'load-balancer_observer', 'load-balancer_member'],
-    everywhere: ['load-balancer_global_observer', 'load-balancer_quota_admin', 'load-balancer_admin', 'admin'],
-  },
-  'write quota': { owner: [], everywhere: ['load-balancer_quota_admin', 'load-balancer_admin', 'admin'] },
-  admin: { owner: [], everywhere: ['load-balancer_admin', 'admin'] },
-} as const satisfies Record<string, { owner: readonly string[]; everywhere: readonly string[] }>
+  'read members': right(
+    { owner: legacyReaders, everywhere: ['load-balancer_global_observer', ...legacyAdmins, 'service'] },
+    { owner: newReaders, everywhere: ['admin', 'service'] },
+  ),
+  'read quota': right(
+    {
+      owner: legacyReaders,
+      everywhere: ['load-balancer_global_observer', 'load-balancer_quota_admin', ...legacyAdmins],
+    },
+    { owner: newReaders, everywhere: ['admin'] },
+  ),
+  'write quota': right(
+    { owner: [], everywhere: ['load-balancer_quota_admin', ...legacyAdmins] },
+    { owner: [], everywhere: ['admin'] },
+  ),
+  admin: right({ owner: [], everywhere: legacyAdmins }, { owner: [], everywhere: legacyAdmins }),
+} as const satisfies Record<string, Readonly<Record<Policy, Grant>>>
 
 export type Right = keyof typeof RIGHTS
 
@@ -32,44 +61,41 @@ export const ATTRIBUTE_RIGHTS = {
   'PUT loadbalancer vip_sg_ids': 'write',
 } as const satisfies Record<string, Right>
 
-/** See the settings of the same names. */
-export type RoleRules = { strict_roles: boolean; system_scope: boolean }
+/** A caller of this API, with the roles that count and the rules that apply. */
+export type Requester = Caller & { policy: Policy }
 
-/** Roles that grant nothing under strict_roles; the token then needs reader or member. */
-const LEGACY_ROLES: ReadonlySet<string> = new Set(['load-balancer_observer', 'load-balancer_member'])
-
-/** System-scoped roles and the roles they stand for here, the most powerful first. */
+/** System-scoped roles and the legacy roles they stand for, the most powerful first. */
 const SYSTEM_ROLES = [
   ['admin', 'admin'],
   ['reader', 'load-balancer_global_observer'],
 ] as const
 
 /**
- * The caller with its effective roles. Without a project, it has none, except those of a system-scoped token if
- * `system_scope` is set. With `strict_roles`, the legacy roles grant nothing.
+ * The caller with the roles that count. Without a project, it has none, except those of a system-scoped token if
+ * `system_scope` is set: they apply whatever the policy.
  */
-export function withEffectiveRoles(caller: Caller, { strict_roles, system_scope }: RoleRules): Caller {
-  if (caller.project !== null) {
-    return strict_roles ? { ...caller, roles: caller.roles.filter(role => !LEGACY_ROLES.has(role)) } : caller
-  }
+export function requesterOf(
+  caller: Caller,
+  { policy, system_scope }: Pick<LoadBalancerSettings, 'policy' | 'system_scope'>,
+): Requester {
+  if (caller.project !== null) return { ...caller, policy }
   const effective =
     caller.system && system_scope ? SYSTEM_ROLES.find(([role]) => caller.roles.includes(role)) : undefined
-  return { ...caller, roles: effective === undefined ? [] : [effective[1]] }
+  return { ...caller, roles: effective === undefined ? [] : [effective[1]], policy: 'legacy' }
 }
 
 /**
  * Whether a caller has a right on a project's objects.
- * @param caller with its effective roles
  * @param projectId null for the objects of every project
  */
-export function isAllowed({ project, roles }: Caller, right: Right, projectId: string | null): boolean {
-  const { owner, everywhere }: { owner: readonly string[]; everywhere: readonly string[] } = RIGHTS[right]
+export function isAllowed({ project, roles, policy }: Requester, name: Right, projectId: string | null): boolean {
+  const { owner, everywhere } = RIGHTS[name][policy]
   return roles.some(
     role => everywhere.includes(role) || (project !== null && project.id === projectId && owner.includes(role)),
   )
 }
 
 /** @throws ApiError 403 */
-export function authorise(caller: Caller, right: Right, projectId: string | null): void {
-  if (!isAllowed(caller, right, projectId)) throw forbidden()
+export function authorise(caller: Requester, name: Right, projectId: string | null): void {
+  if (!isAllowed(caller, name, projectId)) throw forbidden()
 }

@@ -22,7 +22,7 @@ import { asOneFile, checkWithHaproxy } from '../../support/services/haproxy.js'
 import { factsFor } from '../../support/worlds/injection-scene.js'
 import { makeWorld, OFFERED, type World } from '../../support/worlds/load-balancer-world.js'
 
-const { components } = loadBalancerDescription(ROUTES) as {
+const { components } = loadBalancerDescription(ROUTES, 'union') as {
   components: { schemas: Record<string, Record<string, unknown>> }
 }
 const formOf = (route: Route) => loadBalancerRoutes.get(route)?.requestForm

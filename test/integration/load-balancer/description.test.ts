@@ -8,7 +8,7 @@ import { at, type Json, type JsonValue } from '../../support/clients/json-answer
 import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { loadBalancerRoutes } from '../../support/inputs/load-balancer-routes.js'
 
-const document = JSON.parse(JSON.stringify(loadBalancerDescription(ROUTES))) as Json
+const document = JSON.parse(JSON.stringify(loadBalancerDescription(ROUTES, 'union'))) as Json
 const schemaOf = (name: string): Json => Object(at(document, 'components', 'schemas', name))
 const routes = [...loadBalancerRoutes.keys()]
 

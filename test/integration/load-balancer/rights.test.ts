@@ -1,7 +1,7 @@
 import t from 'tap'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import { createLoadBalancerApi } from '../../../controller/load-balancer/api.js'
-import { RIGHTS } from '../../../controller/load-balancer/schema/rights.js'
+import { type Grant, RIGHTS } from '../../../controller/load-balancer/schema/rights.js'
 import { createLog } from '../../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
 import { callerOf, FOREIGN, OWN, tokenOf } from '../../support/clients/callers.js'
@@ -35,12 +35,6 @@ const OBJECTS = {
   availabilityzones: 'zoneProfile',
   availabilityzoneprofiles: 'zoneProfile',
 } as const
-
-/**
- * Creates whose body names a parent. Another project's parent looks as if it did not exist, unless the caller
- * may see it.
- */
-const NAMES_ITS_PARENT = /^POST \/lbaas\/(listeners|pools|healthmonitors|l7policies)$/
 
 /** Routes of objects without a project: a right on them holds in any project. */
 const SHARED =
@@ -95,56 +89,63 @@ function requestOf(route: Route, world: World): { method: string; path: string; 
   return { method, path, body: bodies[route] }
 }
 
-t.test('every route checks roles and project', async t => {
+t.test('every route needs a role, except those that describe the API', async t => {
   const api = await startTestApi(OFFERED)
   t.teardown(api.stop)
-  const world = await makeWorld(api)
-
-  await t.test('every route needs a role, except those that describe the API', async t => {
-    const app = createLoadBalancerApi({
-      database: api.database,
-      network: createNoopNetworkDriver(),
-      certificates: ANY_CERTIFICATE,
-      validate: async token => callerOf(token),
-      identityUrl: '',
-      providers: [],
-      config: configurationSchema.parse({}).load_balancer,
-      log: createLog('test', 'silent'),
-    })
-    t.strictSame(
-      routesOf(app)
-        .map(({ method, path }) => `${method} ${path}`)
-        .filter(route => !['GET /', 'GET /v2', 'GET /openapi', 'GET /docs'].includes(route))
-        .sort(),
-      [...loadBalancerRoutes.keys()].sort(),
-    )
+  const app = createLoadBalancerApi({
+    database: api.database,
+    network: createNoopNetworkDriver(),
+    certificates: ANY_CERTIFICATE,
+    validate: async token => callerOf(token),
+    identityUrl: '',
+    providers: [],
+    config: configurationSchema.parse({}).load_balancer,
+    log: createLog('test', 'silent'),
   })
-  // Deletions come last; a refused request changes nothing.
-  const routes = [...loadBalancerRoutes.keys()].sort(
-    (a, b) => Number(a.startsWith('DELETE')) - Number(b.startsWith('DELETE')),
+  t.strictSame(
+    routesOf(app)
+      .map(({ method, path }) => `${method} ${path}`)
+      .filter(route => !['GET /', 'GET /v2', 'GET /openapi', 'GET /docs'].includes(route))
+      .sort(),
+    [...loadBalancerRoutes.keys()].sort(),
   )
-  for (const route of routes) {
-    await t.test(route, async t => {
-      const { owner, everywhere }: { owner: readonly string[]; everywhere: readonly string[] } = RIGHTS[rightOf(route)]
+})
+
+// Deletions come last; a refused request changes nothing.
+const routes = [...loadBalancerRoutes.keys()].sort(
+  (a, b) => Number(a.startsWith('DELETE')) - Number(b.startsWith('DELETE')),
+)
+
+for (const policy of ['union', 'legacy', 'new'] as const) {
+  t.test(`every route checks roles and project by the policy ${policy}`, async t => {
+    const api = await startTestApi({ ...OFFERED, settings: { policy } })
+    t.teardown(api.stop)
+    const world = await makeWorld(api, OWN, 'noop_driver', 'admin')
+    for (const route of routes) {
+      const { owner, everywhere }: Grant = RIGHTS[rightOf(route)][policy]
       const { method, path, body } = requestOf(route, world)
-      const seesAll: readonly string[] = RIGHTS.read.everywhere
       const isList = method === 'GET' && /^GET \/(lbaas|octavia)\/\w+$/.test(route)
-      for (const role of ROLES) {
-        for (const project of [OWN, FOREIGN, '']) {
+      const wrong: string[] = []
+      const ask = async (role: string, project: string, allowed: boolean) => {
+        const { status } = await api.ask(method, path, body, tokenOf(role, project))
+        const isRight = allowed ? status !== 403 && status !== 401 && status < 500 : status === 403
+        if (!isRight) wrong.push(`${role} of ${project.slice(0, 1) || 'no'} project: ${status}`)
+      }
+      const callers = [OWN, FOREIGN, ''].flatMap(project =>
+        ROLES.map(role => {
           // An unfiltered list shows the caller's own project, so the caller owns all it lists.
           const isOwner = project === OWN || ((isList || SHARED.test(route)) && project === FOREIGN)
           const allowed = project !== '' && (everywhere.includes(role) || (isOwner && owner.includes(role)))
-          const hidden = NAMES_ITS_PARENT.test(route) && project === FOREIGN && !seesAll.includes(role)
-          const { status } = await api.ask(method, path, body, tokenOf(role, project))
-          t.ok(
-            allowed ? status !== 403 && status !== 401 && status < 500 : status === (hidden ? 404 : 403),
-            `${role} of ${project.slice(0, 1) || 'no'} project: ${status}`,
-          )
-        }
-      }
-    })
-  }
-})
+          return { role, project, allowed }
+        }),
+      )
+      const refused = callers.filter(({ allowed }) => !allowed)
+      await Promise.all(refused.map(({ role, project }) => ask(role, project, false)))
+      for (const { role, project } of callers.filter(({ allowed }) => allowed)) await ask(role, project, true)
+      t.strictSame(wrong, [], route)
+    }
+  })
+}
 
 t.test('readers read, members change their own project, global observers read every project', async t => {
   const api = await startTestApi(OFFERED)
@@ -193,7 +194,7 @@ t.test('a request cannot refer to another project’s objects', async t => {
   const own = await makeWorld(api)
   const foreign = await makeWorld(api, FOREIGN)
   const references: [string, string, object, number][] = [
-    ['POST', 'listeners', { listener: { loadbalancer_id: foreign.lb, protocol: 'TCP', protocol_port: 1 } }, 404],
+    ['POST', 'listeners', { listener: { loadbalancer_id: foreign.lb, protocol: 'TCP', protocol_port: 1 } }, 403],
     [
       'POST',
       'listeners',
@@ -201,8 +202,8 @@ t.test('a request cannot refer to another project’s objects', async t => {
       404,
     ],
     ['PUT', `listeners/${own.listener}`, { listener: { default_pool_id: foreign.pool } }, 404],
-    ['POST', 'pools', { pool: { loadbalancer_id: foreign.lb, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 404],
-    ['POST', 'pools', { pool: { listener_id: foreign.listener, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 404],
+    ['POST', 'pools', { pool: { loadbalancer_id: foreign.lb, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 403],
+    ['POST', 'pools', { pool: { listener_id: foreign.listener, protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' } }, 403],
     [
       'POST',
       'pools',
@@ -215,9 +216,9 @@ t.test('a request cannot refer to another project’s objects', async t => {
       'POST',
       'healthmonitors',
       { healthmonitor: { pool_id: foreign.pool, type: 'TCP', delay: 1, timeout: 1, max_retries: 1 } },
-      404,
+      403,
     ],
-    ['POST', 'l7policies', { l7policy: { listener_id: foreign.listener, action: 'REJECT' } }, 404],
+    ['POST', 'l7policies', { l7policy: { listener_id: foreign.listener, action: 'REJECT' } }, 403],
     [
       'POST',
       'l7policies',
@@ -238,6 +239,11 @@ t.test('a request cannot refer to another project’s objects', async t => {
       `${method} ${path} ${JSON.stringify(body)}`,
     )
   }
+  const nobodys = { l7policy: { listener_id: '77777777-7777-4777-8777-777777777777', action: 'REJECT' } }
+  t.match(await api.ask('POST', '/v2/lbaas/l7policies', nobodys), {
+    status: 404,
+    body: { faultstring: 'Listener 77777777-7777-4777-8777-777777777777 not found.' },
+  })
   t.same((await api.ask('GET', `/v2/lbaas/listeners?loadbalancer_id=${foreign.lb}`)).body.listeners, [])
   const seen = { member: 0, subnet: 0 }
   const blind = await startTestApi({

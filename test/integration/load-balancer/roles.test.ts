@@ -1,5 +1,5 @@
 import t from 'tap'
-import { isAllowed, withEffectiveRoles } from '../../../controller/load-balancer/schema/rights.js'
+import { isAllowed, requesterOf } from '../../../controller/load-balancer/schema/rights.js'
 import { callerOf, FOREIGN, OWN, SYSTEM, tokenOf } from '../../support/clients/callers.js'
 import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
 import { loadBalancerRoutes, rightOf } from '../../support/inputs/load-balancer-routes.js'
@@ -91,119 +91,63 @@ const WHO = {
 } as const satisfies Record<string, Who>
 
 type Reach = 'none' | 'own' | 'every'
-type Rules = 'union' | 'strict'
-const none = { union: 'none', strict: 'none' } as const
-const own = { union: 'own', strict: 'own' } as const
-const every = { union: 'every', strict: 'every' } as const
-const onlyInUnion = { union: 'own', strict: 'none' } as const
+type Policy = 'union' | 'legacy' | 'new'
+const POLICIES = ['union', 'legacy', 'new'] as const
 
-/** The scope of each role under the rules in force. */
-const REACH: Readonly<Record<string, Readonly<Record<Who, Readonly<Record<Rules, Reach>>>>>> = {
-  nobody: {
-    reads: none,
-    'reads members': none,
-    writes: none,
-    'reads quota': none,
-    'writes quota': none,
-    administers: none,
-  },
-  reader: {
-    reads: own,
-    'reads members': own,
-    writes: none,
-    'reads quota': own,
-    'writes quota': none,
-    administers: none,
-  },
-  member: {
-    reads: own,
-    'reads members': own,
-    writes: own,
-    'reads quota': own,
-    'writes quota': none,
-    administers: none,
-  },
-  service: {
-    reads: none,
-    'reads members': every,
-    writes: none,
-    'reads quota': none,
-    'writes quota': none,
-    administers: none,
-  },
-  'load-balancer_observer': {
-    reads: onlyInUnion,
-    'reads members': onlyInUnion,
-    writes: none,
-    'reads quota': onlyInUnion,
-    'writes quota': none,
-    administers: none,
-  },
-  'load-balancer_member': {
-    reads: onlyInUnion,
-    'reads members': onlyInUnion,
-    writes: onlyInUnion,
-    'reads quota': onlyInUnion,
-    'writes quota': none,
-    administers: none,
-  },
-  'load-balancer_member,member': {
-    reads: own,
-    'reads members': own,
-    writes: own,
-    'reads quota': own,
-    'writes quota': none,
-    administers: none,
-  },
-  'load-balancer_global_observer': {
-    reads: every,
-    'reads members': every,
-    writes: none,
-    'reads quota': every,
-    'writes quota': none,
-    administers: none,
-  },
-  'load-balancer_quota_admin': {
-    reads: none,
-    'reads members': none,
-    writes: none,
-    'reads quota': every,
-    'writes quota': every,
-    administers: none,
-  },
+const none = { union: 'none', legacy: 'none', new: 'none' } as const
+const own = { union: 'own', legacy: 'own', new: 'own' } as const
+const every = { union: 'every', legacy: 'every', new: 'every' } as const
+const ownByLegacy = { union: 'own', legacy: 'own', new: 'none' } as const
+const ownByNew = { union: 'own', legacy: 'none', new: 'own' } as const
+const everyByLegacy = { union: 'every', legacy: 'every', new: 'none' } as const
+
+const NOTHING = {
+  reads: none,
+  'reads members': none,
+  writes: none,
+  'reads quota': none,
+  'writes quota': none,
+  administers: none,
+} as const satisfies Record<Who, Readonly<Record<Policy, Reach>>>
+const reading = <Scope>(scope: Scope) => ({ reads: scope, 'reads members': scope, 'reads quota': scope })
+
+/** The scope of each role by each policy. */
+const REACH: Readonly<Record<string, Readonly<Record<Who, Readonly<Record<Policy, Reach>>>>>> = {
+  nobody: NOTHING,
+  reader: { ...NOTHING, ...reading(ownByNew) },
+  member: { ...NOTHING, ...reading(ownByNew), writes: ownByNew },
+  service: { ...NOTHING, 'reads members': every },
+  'load-balancer_observer': { ...NOTHING, ...reading(ownByLegacy) },
+  'load-balancer_member': { ...NOTHING, ...reading(ownByLegacy), writes: ownByLegacy },
+  'load-balancer_observer,reader': { ...NOTHING, ...reading(own) },
+  'load-balancer_member,reader': { ...NOTHING, ...reading(own), writes: ownByLegacy },
+  'load-balancer_member,member': { ...NOTHING, ...reading(own), writes: own },
+  'load-balancer_global_observer': { ...NOTHING, ...reading(everyByLegacy) },
+  'load-balancer_quota_admin': { ...NOTHING, 'reads quota': everyByLegacy, 'writes quota': everyByLegacy },
   'load-balancer_admin': {
-    reads: every,
-    'reads members': every,
-    writes: every,
-    'reads quota': every,
-    'writes quota': every,
+    ...reading(everyByLegacy),
+    writes: everyByLegacy,
+    'writes quota': everyByLegacy,
     administers: every,
   },
-  admin: {
-    reads: every,
-    'reads members': every,
-    writes: every,
-    'reads quota': every,
-    'writes quota': every,
-    administers: every,
-  },
+  admin: { ...reading(every), writes: every, 'writes quota': every, administers: every },
 }
 
-t.test('each route allows exactly the roles and projects that its rules name', async t => {
+t.test('each route allows exactly the roles and projects that each policy names', async t => {
   t.strictSame(Object.keys(WHO).sort(), [...loadBalancerRoutes.keys()].sort(), 'every route has a row')
   for (const [route, who] of Object.entries(WHO) as [string, Who][]) {
     const wrong: string[] = []
     for (const [roles, reach] of Object.entries(REACH)) {
-      for (const rules of ['union', 'strict'] as const) {
+      for (const policy of POLICIES) {
         for (const project of [OWN, FOREIGN, '', SYSTEM]) {
           const caller = callerOf(tokenOf(roles, project))
           if (caller === null) throw new Error('A test token is invalid')
-          const counted = withEffectiveRoles(caller, { strict_roles: rules === 'strict', system_scope: false })
-          const far = reach[who][rules]
+          const requester = requesterOf(caller, { policy, system_scope: false })
+          const far = reach[who][policy]
           const hasProject = project === OWN || project === FOREIGN
           const expected = hasProject && (far === 'every' || (far === 'own' && project === OWN))
-          if (isAllowed(counted, rightOf(route), OWN) !== expected)
-            wrong.push(`${roles}@${project.slice(0, 6)} ${rules}`)
+          if (isAllowed(requester, rightOf(route), OWN) !== expected)
+            wrong.push(`${roles}@${project.slice(0, 6)} ${policy}`)
         }
       }
     }
@@ -214,28 +158,43 @@ t.test('each route allows exactly the roles and projects that its rules name', a
 const BODY = { loadbalancer: { vip_subnet_id: SUBNET } }
 const PATH = '/v2/lbaas/loadbalancers'
 
-t.test('with strict_roles, the API requires a project role', async t => {
-  const api = await startTestApi({ settings: { strict_roles: true } })
-  t.teardown(api.stop)
-  const status = async (method: string, roles: string, body?: object) =>
-    (await api.ask(method, PATH, body, tokenOf(roles))).status
-  t.equal(await status('GET', 'load-balancer_observer'), 403)
-  t.equal(await status('GET', 'load-balancer_observer,reader'), 200)
-  t.equal(await status('POST', 'load-balancer_member', BODY), 403)
-  t.equal(await status('POST', 'load-balancer_member,reader', BODY), 403, 'the reader role decides')
-  t.equal(await status('POST', 'load-balancer_member,member', BODY), 201)
-  t.equal(await status('POST', 'member', BODY), 201)
-  t.equal(await status('GET', 'load-balancer_global_observer'), 200)
+t.test('the setting policy chooses whose roles the API asks for', async t => {
+  const expected = {
+    union: { 'load-balancer_member': 201, member: 201, 'load-balancer_observer': 403, reader: 403 },
+    legacy: { 'load-balancer_member': 201, member: 403, 'load-balancer_member,member': 201, reader: 403 },
+    new: { 'load-balancer_member': 403, member: 201, 'load-balancer_member,reader': 403, 'load-balancer_admin': 403 },
+  }
+  for (const policy of POLICIES) {
+    const api = await startTestApi({ settings: { policy } })
+    t.teardown(api.stop)
+    for (const [roles, status] of Object.entries(expected[policy])) {
+      t.equal((await api.ask('POST', PATH, BODY, tokenOf(roles))).status, status, `${policy}: ${roles} creates`)
+    }
+    for (const [roles, allowing] of [
+      ['load-balancer_observer', 'legacy'],
+      ['reader', 'new'],
+    ] as const) {
+      const { status } = await api.ask('GET', PATH, undefined, tokenOf(roles))
+      t.equal(status, policy === 'union' || policy === allowing ? 200 : 403, `${policy}: ${roles} lists`)
+    }
+    const described = (await api.ask('GET', '/openapi.json', undefined, null)).text
+    t.equal(
+      described.includes('load-balancer_observer'),
+      policy !== 'new',
+      'the description names the roles that count',
+    )
+    t.equal(described.includes('In the caller’s project: reader'), policy !== 'legacy')
+  }
 })
 
 t.test('system-scoped tokens count only with system_scope enabled', async t => {
-  for (const settings of [{}, { system_scope: true }]) {
+  for (const settings of [{}, ...POLICIES.map(policy => ({ system_scope: true, policy }))]) {
     const on = Object.hasOwn(settings, 'system_scope')
     const api = await startTestApi({ settings })
     t.teardown(api.stop)
     const ask = (method: string, path: string, roles: string, body?: object) =>
       api.ask(method, path, body, tokenOf(roles, SYSTEM))
-    await api.ask('POST', PATH, BODY)
+    await api.ask('POST', PATH, BODY, tokenOf('admin'))
     const listed = await ask('GET', PATH, 'reader')
     t.equal(listed.status, on ? 200 : 403)
     if (on)

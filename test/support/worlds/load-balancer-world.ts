@@ -9,7 +9,7 @@ export const OFFERED = { providers: ['amphora', 'noop_driver'] }
  * One object of every kind: a load balancer of a project with all its possible children, and the objects of
  * administrators.
  */
-export async function makeWorld(api: TestApi, project = OWN, provider = 'noop_driver') {
+export async function makeWorld(api: TestApi, project = OWN, provider = 'noop_driver', role = 'member') {
   const created = await api.ask(
     'POST',
     '/v2/lbaas/loadbalancers',
@@ -34,7 +34,7 @@ export async function makeWorld(api: TestApi, project = OWN, provider = 'noop_dr
         ],
       },
     },
-    tokenOf('member', project),
+    tokenOf(role, project),
   )
   const id = (...path: (string | number)[]) => String(at(created.body, 'loadbalancer', ...path, 'id'))
   const amphora = crypto.randomUUID()

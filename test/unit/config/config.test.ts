@@ -100,6 +100,18 @@ t.test('an invalid setting is reported with its value, its source and what is al
   t.match(refusal('identity: {public_url: nowhere}'), /identity\.public_url: "nowhere".*a valid url/)
   t.equal(refusal('network: {drivr: noop}'), '/etc/krater.yaml: unknown setting network.drivr.')
   t.equal(refusal('netwrok: {}'), '/etc/krater.yaml: unknown setting netwrok.')
+  for (const value of ['true', 'false']) {
+    t.equal(
+      refusal(`load_balancer: {strict_roles: ${value}}`),
+      '/etc/krater.yaml: load_balancer.strict_roles no longer exists: remove it; if it was true, set load_balancer.policy (KRATER_LOAD_BALANCER_POLICY) to new.',
+      'a removed setting names its successor',
+    )
+  }
+  t.match(
+    refusal('', { KRATER_LOAD_BALANCER_STRICT_ROLES: 'true' }),
+    /^KRATER_LOAD_BALANCER_STRICT_ROLES no longer exists: .*load_balancer\.policy .*to new\.$/,
+  )
+  t.match(refusal('load_balancer: {policy: old}'), /it must be union or legacy or new\.$/)
   t.match(refusal('a: [1'), /\/etc\/krater\.yaml is not valid YAML: .*line 1/s)
   t.match(refusal('- 1'), /must hold settings/)
   t.match(refusal('region: *nothing'), /is not valid YAML: Unresolved alias/)

@@ -5,11 +5,10 @@ import { execute, one } from '../../../database/query.js'
 import { assignments, type Bound, type Fragment, identifier, insertion, sql } from '../../../database/sql.js'
 import { inTransaction, isUniqueViolation, sqlState, type Transaction } from '../../../database/transaction.js'
 import { conflict } from '../../../http/errors.js'
-import type { Caller } from '../../../identity/caller.js'
 import { missing, missingReference } from '../../schema/faults.js'
 import { parseArguments } from '../../schema/list-query.js'
 import { canonicalKey, type Resource } from '../../schema/resource.js'
-import { authorise, type Right } from '../../schema/rights.js'
+import { authorise, type Requester, type Right } from '../../schema/rights.js'
 import { selectObject } from '../../schema/select.js'
 import type { Handler } from '../dialect.js'
 import { objectAnswer } from '../object-routes.js'
@@ -21,7 +20,7 @@ import { objectAnswer } from '../object-routes.js'
 type Columns = Readonly<Record<string, Bound>>
 
 /** These objects have no project, so the caller's project decides. @throws ApiError 403 */
-export const authoriseShared = (caller: Caller, right: Right): void =>
+export const authoriseShared = (caller: Requester, right: Right): void =>
   authorise(caller, right, caller.project?.id ?? null)
 
 /**
