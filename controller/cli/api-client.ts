@@ -47,12 +47,17 @@ export class ApiRefusal extends Error {
   }
 }
 
+type CloudName = 'krater' | 'krater-admin'
+
+/** A cloud from the instance's clouds.yaml. */
+export function readCloud(directory: string, cloud: CloudName): z.output<typeof cloudSchema> {
+  const text = readFileSync(join(directory, 'clouds.yaml'), 'utf8')
+  return cloudSchema.parse((parse(text) as { clouds: Record<string, unknown> }).clouds[cloud])
+}
+
 /** Signs in with a cloud from the instance's clouds.yaml and reads the catalogue. */
-export async function signIn(directory: string, cloud: 'krater' | 'krater-admin'): Promise<ApiClient> {
-  const file = join(directory, 'clouds.yaml')
-  const { auth } = cloudSchema.parse(
-    (parse(readFileSync(file, 'utf8')) as { clouds: Record<string, unknown> }).clouds[cloud],
-  )
+export async function signIn(directory: string, cloud: CloudName): Promise<ApiClient> {
+  const { auth } = readCloud(directory, cloud)
   const answer = await call(`${auth.auth_url}/auth/tokens`, 'POST', {
     auth: {
       identity: {
