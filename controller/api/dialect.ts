@@ -1,6 +1,6 @@
 import type { Context } from 'koa'
-import type { Fault } from '../http/application.js'
 import type { ApiError } from '../http/errors.js'
+import type { Fault } from '../http/fault.js'
 import type { Place } from '../process/fair-queue.js'
 import type { Answer } from './answer.js'
 import type { BodyRules, Call, Location, PlainLocation, Validate } from './call.js'

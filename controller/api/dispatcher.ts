@@ -38,7 +38,9 @@ export class Dispatcher<Service, Caller, Right> {
 
   readonly middleware: Middleware = async ctx => {
     const dialect = this.#dialect
-    const { path } = ctx
+    // From here on, the path as clients may have joined it (`//v1`) exists no more: rights see what the router sees.
+    const path = ctx.path.replace(/\/{2,}/g, '/')
+    ctx.path = path
     const plain = { path, written: path, base: (mounted = '') => this.#baseOf(ctx, mounted) }
     const location = dialect.locate?.(ctx, plain) ?? plain
     if (location.path !== path) ctx.path = location.path

@@ -3,10 +3,10 @@ import Koa from 'koa'
 import { isDatabaseAway } from '../database/database-away.js'
 import type { Logger } from '../log/log.js'
 import { ApiError, FloodError } from './errors.js'
+import { type Fault, titleOf } from './fault.js'
 import { createFloodLog } from './flood-log.js'
+import { createMalformedAnswer } from './malformed.js'
 import { requireOneHost } from './public-base.js'
-
-export type Fault = { status: number; title: string; message: string; requestId: string }
 
 export type ApplicationOptions = {
   /** Name of the service in the log. */
@@ -20,7 +20,7 @@ export type ApplicationOptions = {
  * A Koa application with what all APIs share: a request id on each answer (`x-openstack-request-id`), one
  * access-log line per request, and one mapping from errors to the API's fault shape. An unreachable database
  * gives 503. Any other unknown error is a bug: it is logged with its stack, and the caller sees only the
- * request id. Refusals of one flood share log lines.
+ * request id. A refusal is not a fault of ours: it has its access-log line only. Refusals of one flood share lines.
  */
 export function createApplication({ name, log, presentFault }: ApplicationOptions): Koa {
   const app = new Koa()
@@ -59,30 +59,18 @@ export function createApplication({ name, log, presentFault }: ApplicationOption
       'request',
     )
   })
-  app.on('error', error => log.warn({ service: name, err: error }, 'connection error'))
+  app.on('error', error => {
+    // The system's errors have a code: the client has gone. Any other is a bug.
+    if (typeof error?.code === 'string') log.info({ service: name, reason: error.message }, 'connection error')
+    else log.error({ service: name, err: error }, 'The answer could not be sent')
+  })
+  app.on('malformed', createMalformedAnswer({ name, log, presentFault }))
   return app
-}
-
-const TITLES: Readonly<Record<number, string>> = {
-  400: 'Bad Request',
-  401: 'Unauthorized',
-  403: 'Forbidden',
-  404: 'Not Found',
-  405: 'Method Not Allowed',
-  406: 'Not Acceptable',
-  409: 'Conflict',
-  413: 'Request Entity Too Large',
-  415: 'Unsupported Media Type',
-  422: 'Unprocessable Content',
-  429: 'Too Many Requests',
-  500: 'Internal Server Error',
-  501: 'Not Implemented',
-  503: 'Service Unavailable',
 }
 
 function faultOf(error: unknown, requestId: string): Fault {
   if (error instanceof ApiError) {
-    return { status: error.status, title: TITLES[error.status] ?? 'Error', message: error.message, requestId }
+    return { status: error.status, title: titleOf(error.status), message: error.message, requestId }
   }
   if (isDatabaseAway(error)) {
     const message = 'The service is temporarily unavailable; try again in a moment.'

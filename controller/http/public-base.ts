@@ -18,10 +18,11 @@ export type PublicBase = (ctx: Context, mounted: string) => string
 
 const HOST = /^[A-Za-z0-9._-]{1,255}(:\d{1,5})?$|^\[[0-9A-Fa-f:.]{2,45}\](:\d{1,5})?$/
 
-/** @throws ApiError 400 for an invalid Host, or for several: a proxy and this server could choose different ones */
+/** @throws ApiError 400 for no or an invalid Host, or for several: a proxy and this server could choose different ones */
 export function requireOneHost(ctx: Context): void {
   const count = ctx.req.rawHeaders.filter((name, at) => at % 2 === 0 && name.toLowerCase() === 'host').length
   if (count > 1) throw new ApiError(400, 'The request has several Host headers.')
+  if (count === 0 && ctx.req.httpVersion === '1.1') throw new ApiError(400, 'The request has no Host header.')
   const host = ctx.get('Host')
   if (host !== '' && !HOST.test(host)) throw new ApiError(400, 'The Host header is not valid.')
 }

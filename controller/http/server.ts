@@ -1,5 +1,5 @@
-import { createServer } from 'node:http'
-import type { AddressInfo } from 'node:net'
+import { createServer, type Server, type ServerResponse } from 'node:http'
+import type { AddressInfo, Socket } from 'node:net'
 import type Koa from 'koa'
 import type { Logger } from '../log/log.js'
 import { type ConnectionLimits, limitConnections } from './connections.js'
@@ -38,7 +38,10 @@ export async function startServer(
   options?: ServerOptions,
 ): Promise<RunningServer> {
   const answer = app.callback()
-  const server = createServer(TIMEOUTS, (request, response) => void answer(request, response))
+  const server = createServer({ ...TIMEOUTS, requireHostHeader: false }, (request, response) => {
+    void answer(request, response)
+  })
+  answerMalformed(server, app)
   server.setTimeout(SILENCE_MS)
   if (options !== undefined) {
     const logFlood = createFloodLog(options.log, {})
@@ -68,4 +71,15 @@ export async function startServer(
         server.closeIdleConnections()
       }),
   }
+}
+
+/** Lets the application answer what Node.js cannot read, unless an answer on the same connection has begun. */
+function answerMalformed(server: Server, app: Koa): void {
+  const answers = new WeakMap<Socket, ServerResponse>()
+  server.on('request', (request, response) => answers.set(request.socket, response))
+  server.on('clientError', (error, socket) => {
+    const last = answers.get(socket as Socket)
+    const isInsideAnswer = last?.headersSent === true && !last.writableFinished
+    if (!socket.writable || isInsideAnswer || !app.emit('malformed', error, socket)) socket.destroy()
+  })
 }

@@ -1,5 +1,5 @@
-import type { Fault } from '../../http/application.js'
 import { ApiError } from '../../http/errors.js'
+import type { Fault } from '../../http/fault.js'
 
 /** An error in the path itself. Its body has the keys of the routing layer in addition to those of a fault. */
 export class RoutingFault extends ApiError {}

@@ -1,4 +1,4 @@
-import type { Fault } from '../../http/application.js'
+import type { Fault } from '../../http/fault.js'
 import { ApiError } from '../../http/errors.js'
 
 /** An error with Neutron's type name, by which clients distinguish errors. */

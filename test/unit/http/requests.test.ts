@@ -54,6 +54,27 @@ t.test('a client that disconnects in the middle of its body causes no error in t
   )
 })
 
+t.test('a malformed request does not break into an answer that has begun', async t => {
+  const { port, lines } = await serve(t, ctx => {
+    ctx.respond = false
+    ctx.res.writeHead(200, { 'Content-Length': 10 })
+    ctx.res.write('begun')
+  })
+  const socket = createConnection({ host: '127.0.0.1', port })
+  const received: string[] = []
+  socket.on('data', data => received.push(String(data)))
+  socket.on('error', () => undefined)
+  socket.write('GET / HTTP/1.1\r\nHost: x\r\n\r\n')
+  await once(socket, 'data')
+  socket.write('nonsense\r\n\r\n')
+  await once(socket, 'close')
+  t.match(received.join(''), /\r\n\r\nbegun$/)
+  t.same(
+    lines.filter(({ level }) => level >= 40),
+    [],
+  )
+})
+
 t.test('an endless chunked body is 413 once it is too large', async t => {
   const { port } = await serve(t, async ctx => {
     ctx.body = await readBytes(ctx, 1000)
@@ -130,12 +151,17 @@ t.test('refusals are logged without a stack, and a flood of them on one line', a
     '/bug': () => new TypeError('a bug'),
   }
   const { url, lines, line } = await serve(t, ctx => {
-    throw refusals[ctx.path]?.() ?? new ApiError(404, 'nothing')
+    throw refusals[ctx.path]?.() ?? new ApiError(Number(ctx.path.slice(1)), 'refused')
   })
   const get = (path: string) => requestAsWritten(url, [`GET ${path} HTTP/1.1`])
   await Promise.all(Array.from({ length: 50 }, () => Promise.all(['/503', '/away', '/429'].map(get))))
   t.match(await get('/429'), /^HTTP\/1\.1 429 Too Many Requests\r\n[\s\S]*retry-after: 7\r\n/i)
-  await get('/501')
+  for (const path of ['/400', '/403', '/404', '/409', '/422', '/501']) await get(path)
+  t.same(
+    lines.filter(({ path }) => /^\/(4(?!29)|501)/.test(String(path))).map(({ path, level, err }) => [path, level, err]),
+    ['/400', '/403', '/404', '/409', '/422', '/501'].map(path => [path, 30, undefined]),
+    'a refusal has one line, of the level info',
+  )
   t.same(
     lines.filter(({ level }) => level >= 40).map(({ level, msg, err }) => [level, msg, err]),
     [
