@@ -68,7 +68,8 @@ export function parsePairMeta(value: unknown): ParsedMeta<KeyMeta> {
 function parseCommon(body: z.output<typeof keyMeta>): Pick<ParsedMeta<KeyMeta>, 'meta' | 'expiration'> {
   const { name, algorithm, bit_length, mode, payload_content_type: type } = body
   if (bit_length % 8 !== 0 && !isEc(algorithm)) throw badRequest('The bit_length must be a multiple of 8.')
-  if (typeof type === 'string' && parseContentType(type) === null) {
+  // An empty one counts as none, as in Barbican.
+  if (type && parseContentType(type) === null) {
     throw badRequest(`The payload_content_type "${type}" is not supported.`)
   }
   return {
