@@ -87,6 +87,7 @@ export const RULES = {
   'transport keys write': { legacy: hasRole('key-manager:service-admin'), new: hasRole('admin') },
   'cas read': { legacy: anyRole, new: hasRole('reader') },
   'cas of all': { legacy: hasRole('admin'), new: hasRole('admin') },
+  'ca of another project': { legacy: hasRole('admin', 'key-manager:service-admin'), new: hasRole('admin') },
   'ca create': { legacy: hasRole('admin'), new: hasRole('member') },
   'ca delete': { legacy: hasRole('admin'), new: hasRole('admin') },
   'ca projects write': { legacy: hasRole('admin'), new: hasRole('admin') },

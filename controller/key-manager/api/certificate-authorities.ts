@@ -1,4 +1,3 @@
-import type { Knex } from 'knex'
 import { z } from 'zod'
 import type { Answer } from '../../api/answer.js'
 import { objectOf, ref } from '../../api/schema.js'
@@ -13,11 +12,16 @@ import { AUTHORITY_JSON } from '../certificate-authorities/authority-json.js'
 import { findBackend } from '../certificate-authorities/backends.js'
 import { asBadRequest, parseSubjectDn } from '../certificate-authorities/bad-request.js'
 import { deleteAuthorities } from '../certificate-authorities/delete-authorities.js'
-import { requireAuthority, requireNamedAuthority } from '../certificate-authorities/find-authority.js'
+import {
+  type FoundAuthority,
+  findAuthority,
+  requireAuthority,
+  requireNamedAuthority,
+} from '../certificate-authorities/find-authority.js'
 import { addToList, deleteListed, prefer, removeFromList } from '../certificate-authorities/project-list.js'
 import { idInReference, missing } from '../ids.js'
 import { queryText } from '../input.js'
-import { quotaReached } from '../rights.js'
+import { isPermitted, quotaReached } from '../rights.js'
 import { type ApiService, actorIn, type Call, route } from './dialect.js'
 import { filter, PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
@@ -265,16 +269,25 @@ function refuseActionPath(call: Call): void {
   if (call.params.id === 'unset-global-preferred') throw new ApiError(405, 'Only POST is allowed here.')
 }
 
-async function showAuthority({ database }: ApiService, call: Call): Promise<Answer> {
+async function showAuthority(service: ApiService, call: Call): Promise<Answer> {
   refuseActionPath(call)
-  return { status: 200, json: await readColumn(database, call, AUTHORITY_JSON) }
+  return { status: 200, json: await readColumn(service, call, AUTHORITY_JSON) }
+}
+
+/**
+ * The CA in the path, for a read: whoever may list the CAs of all projects may read each.
+ * @throws ApiError 404, 403
+ */
+async function requireReadable({ database, config }: ApiService, { caller, params }: Call): Promise<FoundAuthority> {
+  const require = isPermitted(config.policy, 'ca of another project', caller, null) ? findAuthority : requireAuthority
+  return require(database, caller.projectId, params.id)
 }
 
 /** Reads one column of the CA in the path. @throws ApiError 404, 403 */
-async function readColumn(database: Knex, call: Call, column: Fragment): Promise<string> {
-  const { id } = await requireAuthority(database, call.caller.projectId, call.params.id)
+async function readColumn(service: ApiService, call: Call, column: Fragment): Promise<string> {
+  const { id } = await requireReadable(service, call)
   const found = await maybeOne(
-    database,
+    service.database,
     sql<{ value: string }>`
       SELECT ${column} AS value FROM certificate_authority a CROSS JOIN (SELECT ${call.base}::text AS url) base
        CROSS JOIN (SELECT ${call.caller.projectId}::text AS project) asking WHERE a.id = ${id}`,
@@ -289,22 +302,22 @@ const sent = (type: string, body: string | Buffer): Answer => ({
   headers: { 'Content-Type': type },
 })
 
-async function sendCertificate({ database }: ApiService, call: Call): Promise<Answer> {
+async function sendCertificate(service: ApiService, call: Call): Promise<Answer> {
   const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain']) ?? PEM_FILE
-  return sent(type, await readColumn(database, call, sql`a.certificate`))
+  return sent(type, await readColumn(service, call, sql`a.certificate`))
 }
 
 /** Clients that ask for neither PEM nor text get PKCS#7, for compatibility. */
-async function sendChain({ database }: ApiService, call: Call): Promise<Answer> {
+async function sendChain(service: ApiService, call: Call): Promise<Answer> {
   const type = acceptedType(call.header('Accept'), [PEM_FILE, 'text/plain'])
   return type === null
-    ? sent('application/pkcs7-mime', await readColumn(database, call, sql`a.pkcs7`))
-    : sent(type, await readColumn(database, call, sql`a.chain`))
+    ? sent('application/pkcs7-mime', await readColumn(service, call, sql`a.pkcs7`))
+    : sent(type, await readColumn(service, call, sql`a.chain`))
 }
 
-async function sendRevocationList({ database, caBackends }: ApiService, call: Call): Promise<Answer> {
-  const { id, pluginName } = await requireAuthority(database, call.caller.projectId, call.params.id)
-  const crl = await findBackend(caBackends, pluginName).revocationList(id)
+async function sendRevocationList(service: ApiService, call: Call): Promise<Answer> {
+  const { id, pluginName } = await requireReadable(service, call)
+  const crl = await findBackend(service.caBackends, pluginName).revocationList(id)
   if (crl === null) throw notFound('The certificate authority has no revocation list.')
   const type = acceptedType(call.header('Accept'), [CRL_TYPE, PEM_FILE, 'text/plain'])
   return type === null || type === CRL_TYPE ? sent(CRL_TYPE, crl) : sent(type, encodePem('X509 CRL', crl))
@@ -354,10 +367,10 @@ async function unsetGlobalPreferred({ database }: ApiService): Promise<Answer> {
   return { status: 204 }
 }
 
-async function listProjects({ database }: ApiService, call: Call): Promise<Answer> {
-  const { id } = await requireAuthority(database, call.caller.projectId, call.params.id)
+async function listProjects(service: ApiService, call: Call): Promise<Answer> {
+  const { id } = await requireReadable(service, call)
   const listing = await many(
-    database,
+    service.database,
     sql<{ projectId: string }>`
       SELECT project_id AS "projectId" FROM project_certificate_authority
        WHERE ca_id = ${id} ORDER BY created_at, project_id`,

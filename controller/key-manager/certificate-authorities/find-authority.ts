@@ -42,6 +42,20 @@ const isForeign = ({ ownerId }: FoundAuthority, projectId: string): boolean => o
 const FOREIGN = 'The certificate authority belongs to another project.'
 
 /**
+ * The CA in a path, which may belong to another project.
+ * @throws ApiError 404 if there is none
+ */
+export async function findAuthority(
+  database: Knex,
+  projectId: string,
+  id: string | undefined,
+): Promise<FoundAuthority> {
+  const found = await selectAuthority(database, projectId, requireId(id, 'Certificate authority'))
+  if (found === undefined) throw missing('Certificate authority')
+  return found
+}
+
+/**
  * The CA in a path.
  * @throws ApiError 404 if there is none, 403 if it belongs to another project
  */
@@ -50,8 +64,7 @@ export async function requireAuthority(
   projectId: string,
   id: string | undefined,
 ): Promise<FoundAuthority> {
-  const found = await selectAuthority(database, projectId, requireId(id, 'Certificate authority'))
-  if (found === undefined) throw missing('Certificate authority')
+  const found = await findAuthority(database, projectId, id)
   if (isForeign(found, projectId)) throw forbidden(FOREIGN)
   return found
 }

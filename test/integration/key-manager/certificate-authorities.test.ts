@@ -162,6 +162,9 @@ t.test('a caller lists the root CA and those of its own project; an administrato
   for (const path of ['', '/cacert', '/intermediates', '/crl']) {
     t.equal((await ask('GET', `/v1/cas/${other}${path}`)).status, 403, path)
   }
+  for (const token of [admin, tokenOf('key-manager:service-admin')])
+    for (const path of ['', '/cacert', '/intermediates', '/crl', '/projects'])
+      t.equal((await ask('GET', `/v1/cas/${other}${path}`, undefined, { token })).status, 200, `${token} ${path}`)
   t.equal((await ask('DELETE', `/v1/cas/${other}`, undefined, { token: admin })).status, 403)
   t.equal((await ask('DELETE', `/v1/cas/${own}`)).status, 403, 'only administrators delete CAs')
   await ask('POST', `/v1/cas/${own}/add-to-project`, undefined, { token: admin })
