@@ -74,7 +74,10 @@ export async function containers(t: Test, { member, stranger }: Scene): Promise<
   })
 
   await t.test('a secret in a container cannot be deleted', async t => {
-    t.match(await member.refused(`secret delete ${key}`), { status: 1, stderr: /^Conflict: A container refers/m })
+    t.match(await member.refused(`secret delete ${key}`), {
+      status: 1,
+      stderr: /^Conflict: A container refers.*delete_referenced_secrets/m,
+    })
     t.equal((await member.show(`secret get ${key} --payload`)).Payload, 'key')
   })
 

@@ -41,7 +41,10 @@ export async function deleteSecret({ database, config }: ApiService, call: Call,
        logged AS (${audit})
        SELECT referenced, consumed FROM uses`,
     )
-    if (uses.referenced) throw conflict('A container refers to the secret; delete the container first.')
+    if (uses.referenced)
+      throw conflict(
+        'A container refers to the secret. Delete the container first, or let the operator set key_manager.delete_referenced_secrets.',
+      )
     if (uses.consumed) throw badRequest('The secret has consumers; force=true deletes it anyway.')
     return { status: 204 }
   })
