@@ -37,6 +37,9 @@ export const managementOverlap = (subnetId: string): string =>
 
 export type Network = { id: string; projectId: string; shared: boolean; mtu: number; subnetIds: string[] }
 
+/** An address that a request expects a port to have; null leaves a part open. */
+export type ExpectedIp = { subnetId: string | null; address: string | null }
+
 export type PortRequest = {
   networkId: string
   /** The driver picks the address where none is given. */
@@ -52,13 +55,15 @@ export type PortRequest = {
 
 /**
  * Supplies addresses and ports. Look-ups that take a caller return null for objects the caller may not see, such as
- * another project's. All other operations act with the service's own rights.
+ * another project's. All other operations act with the service's own rights. `expected` is what the request says of
+ * the object. Only a driver that knows no objects reads it, because with that every request is consistent.
  */
 export type NetworkDriver = {
   name: string
   findNetwork: (caller: Caller, id: string) => Promise<Network | null>
-  findSubnet: (caller: Caller, id: string) => Promise<Subnet | null>
-  findPort: (caller: Caller, id: string) => Promise<Port | null>
+  /** @param expected an address on it */
+  findSubnet: (caller: Caller, id: string, expected?: string | null) => Promise<Subnet | null>
+  findPort: (caller: Caller, id: string, expected?: readonly ExpectedIp[]) => Promise<Port | null>
   /** Null if the driver has no security groups. */
   findSecurityGroup: ((caller: Caller, id: string) => Promise<{ id: string } | null>) | null
   /** Null if the driver has no QoS policies. */

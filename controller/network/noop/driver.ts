@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto'
-import type { Network, NetworkDriver, Port, Subnet } from '../driver.js'
+import { isIPv6 } from 'node:net'
+import type { ExpectedIp, Network, NetworkDriver, Port, Subnet } from '../driver.js'
 
 /** The network of every noop subnet, so that any two of them can serve one load balancer. */
 const NETWORK_ID = '00000000-0000-4000-8000-000000000001'
 const MANAGEMENT_SUBNET_ID = '00000000-0000-4000-8000-000000000002'
-/** Prefix of the IDs of IPv6 subnets; all others are IPv4. */
+/** Prefix of the IDs of IPv6 subnets. All others are IPv4, unless a request has an IPv6 address on them. */
 const IPV6_ID_PREFIX = '00000006-'
 
 const digest = (...parts: readonly string[]): Buffer => createHash('sha256').update(parts.join('\0')).digest()
@@ -23,6 +24,8 @@ function noopAddress(seed: string, ipVersion: 4 | 6): string {
   return `2001:db8::${a}:${b}:${c}`
 }
 
+const ANY_IP: ExpectedIp = { subnetId: null, address: null }
+
 const ipVersionOf = (subnetId: string): 4 | 6 => (subnetId.startsWith(IPV6_ID_PREFIX) ? 6 : 4)
 
 export function noopNetwork(id: string, projectId: string): Network {
@@ -31,8 +34,9 @@ export function noopNetwork(id: string, projectId: string): Network {
   return { id, projectId, shared: true, mtu: 1500, subnetIds: Object.assign(subnetIds, { includes: () => true }) }
 }
 
-export function noopSubnet(id: string, projectId: string): Subnet {
-  const ipVersion = ipVersionOf(id)
+/** @param expected an address on it, which decides its family */
+export function noopSubnet(id: string, projectId: string, expected: string | null = null): Subnet {
+  const ipVersion = expected === null ? ipVersionOf(id) : isIPv6(expected) ? 6 : 4
   return {
     id,
     networkId: NETWORK_ID,
@@ -46,8 +50,15 @@ export function noopSubnet(id: string, projectId: string): Subnet {
   }
 }
 
-export function noopPort(id: string, projectId: string): Port {
-  const subnetId = noopId('subnet', id)
+/** @param expected the addresses that a request expects it to have; by default one */
+export function noopPort(id: string, projectId: string, expected: readonly ExpectedIp[] = [ANY_IP]): Port {
+  const fixedIps = expected.map(({ subnetId, address }, index) => {
+    const subnet = subnetId ?? noopId('subnet', id)
+    return {
+      subnetId: subnet,
+      address: address ?? noopAddress(index === 0 ? id : `${id} ${index}`, ipVersionOf(subnet)),
+    }
+  })
   return {
     id,
     networkId: NETWORK_ID,
@@ -56,7 +67,7 @@ export function noopPort(id: string, projectId: string): Port {
     macAddress: `fa:16:3e${digest('mac', id).toString('hex').slice(0, 6).replace(/../g, ':$&')}`,
     deviceId: '',
     deviceOwner: '',
-    fixedIps: [{ subnetId, address: noopAddress(id, 4) }],
+    fixedIps,
     allowedAddresses: [],
   }
 }
@@ -69,8 +80,8 @@ export function createNoopNetworkDriver(): NetworkDriver {
   return {
     name: 'noop',
     findNetwork: async (caller, id) => noopNetwork(id, caller.project?.id ?? ''),
-    findSubnet: async (caller, id) => noopSubnet(id, caller.project?.id ?? ''),
-    findPort: async (caller, id) => noopPort(id, caller.project?.id ?? ''),
+    findSubnet: async (caller, id, expected) => noopSubnet(id, caller.project?.id ?? '', expected),
+    findPort: async (caller, id, expected) => noopPort(id, caller.project?.id ?? '', expected),
     findSecurityGroup: async (_caller, id) => ({ id }),
     findQosPolicy: async (_caller, id) => ({ id }),
     network: async id => noopNetwork(id, ''),

@@ -21,7 +21,7 @@ export async function planAdditionalVips(
   const plans: AdditionalPlan[] = []
   const taken = new Set([main.subnetId])
   for (const { subnet_id: subnetId, ip_address: address } of desired) {
-    const subnet = await findSubnet(network, caller, subnetId)
+    const subnet = await findSubnet(network, caller, subnetId, address)
     if (taken.has(subnetId)) {
       throw invalid(`Duplicate VIP subnet specified: ${subnetId}. Only one IP can be bound per subnet.`)
     }

@@ -110,15 +110,18 @@ async function planOnSubnet(
   id: string,
   { vip_address }: VipRequest,
 ): Promise<MainPlan> {
-  const subnet = await findSubnet(network, caller, id)
+  const subnet = await findSubnet(network, caller, id, vip_address)
   return allocation(subnet.networkId, subnet, vip_address)
 }
 
 async function planOnPort(network: NetworkDriver, caller: Caller, id: string, request: VipRequest): Promise<MainPlan> {
-  const port = await network.findPort(caller, id)
+  const { vip_subnet_id: subnetId, vip_address: address, additional_vips } = request
+  const port = await network.findPort(caller, id, [
+    { subnetId, address },
+    ...additional_vips.map(vip => ({ subnetId: vip.subnet_id, address: vip.ip_address })),
+  ])
   if (port === null) throw missingReference('Port', id)
   if (port.deviceId !== '') throw invalid(`VIP port ${id} is already used by device ${port.deviceId}.`)
-  const { vip_subnet_id: subnetId, vip_address: address, additional_vips } = request
   const fitting = port.fixedIps.filter(
     fixedIp =>
       (subnetId === null || fixedIp.subnetId === subnetId) &&
@@ -159,7 +162,7 @@ async function planOnNetwork(
   if (found === null) throw missingReference('Network', id)
   const { vip_subnet_id: subnetId, vip_address: address, additional_vips } = request
   if (subnetId !== null) {
-    const subnet = await findSubnet(network, caller, subnetId)
+    const subnet = await findSubnet(network, caller, subnetId, address)
     if (!found.subnetIds.includes(subnetId)) throw invalid(`Subnet ${subnetId} is not on network ${id}.`)
     return allocation(id, subnet, address)
   }

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { bootstrapNetworks } from '../../../../controller/network/bootstrap.js'
 import { OWN } from '../../../support/clients/callers.js'
@@ -107,6 +108,34 @@ t.test('additional VIPs on the local driver’s networks', async t => {
     }
     t.equal(await ports(), before, 'a refused create leaves no port')
   })
+})
+
+t.test('with the noop network driver, every id exists and has the family that the request implies', async t => {
+  const api = await startTestApi({ providers: NOOP })
+  t.teardown(api.stop)
+  const create = (loadbalancer: object) =>
+    api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: { provider, ...loadbalancer } })
+  const [first, second, third] = [randomUUID(), randomUUID(), randomUUID()]
+  const places = [{ vip_subnet_id: first }, { vip_network_id: third, vip_subnet_id: first }, { vip_network_id: third }]
+  for (const place of [...places, { vip_port_id: third, vip_subnet_id: first }, { vip_port_id: third }]) {
+    for (const vip_address of ['2001:db8::5', '192.0.2.5']) {
+      const loadbalancer = { ...place, vip_address }
+      t.match(await create(loadbalancer), { status: 201, body: { loadbalancer } }, JSON.stringify(loadbalancer))
+    }
+  }
+  for (const [main, other] of [
+    ['192.0.2.6', '2001:db8::6'],
+    ['2001:db8::6', '192.0.2.6'],
+  ]) {
+    for (const place of [{ vip_subnet_id: first }, { vip_port_id: third, vip_subnet_id: first }]) {
+      const loadbalancer = {
+        ...place,
+        vip_address: main,
+        additional_vips: [{ subnet_id: second, ip_address: other }],
+      }
+      t.match(await create(loadbalancer), { status: 201, body: { loadbalancer } }, JSON.stringify(loadbalancer))
+    }
+  }
 })
 
 t.test('the VIP’s subnet must have room for the VIP and its amphorae', async t => {
