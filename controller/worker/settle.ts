@@ -1,6 +1,6 @@
 import type { Database } from '../database/connection.js'
 import { execute, maybeOne } from '../database/query.js'
-import { json, sql } from '../database/sql.js'
+import { type Fragment, json, sql } from '../database/sql.js'
 import { retryOnConflict } from '../database/transaction.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Action } from '../provider/provider.js'
@@ -19,10 +19,10 @@ export type Effort = { milliseconds: number; amphorae: readonly Action[] }
 const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
 
 /**
- * Records that `tree.generation` is fully applied. One fenced statement clears the fault, deletes the rows
- * under deletion and releases the claim, unless something newer waits. A recheck requested since the claim
- * stays requested. A recheck that found nothing to do adds no event. Retries when PostgreSQL reports a
- * conflict: deletes cascade to statistics, which the health manager may be writing.
+ * Records that `tree.generation` is fully applied. One fenced statement clears the fault, deletes the rows under
+ * deletion and releases the claim, unless something newer waits. As in Octavia, an object that becomes ACTIVE is
+ * updated at that moment. A recheck requested since the claim stays requested. A recheck that found nothing to do adds
+ * no event. Retries when PostgreSQL reports a conflict: the health manager may be writing statistics and statuses.
  */
 export const settle = (...parameters: Parameters<typeof settleOnce>): Promise<Settled> =>
   retryOnConflict(() => settleOnce(...parameters))
@@ -37,8 +37,8 @@ async function settleOnce(
   const { generation } = tree
   const recheckIsLater = sql`recheck_at > ${claim.claimedAt}::timestamptz`
   const waits = sql`generation > ${generation} OR (${recheckIsLater} AND recheck_at <= now())`
-  const isDeleted = sql`o.load_balancer_id = s.id AND o.change = 'delete' AND o.generation <= ${generation}`
-  const needsEvent = generation > tree.appliedGeneration || effort.amphorae.length > 0
+  const isChange = generation > tree.appliedGeneration
+  const needsEvent = isChange || effort.amphorae.length > 0
   const row = await maybeOne(
     database,
     sql<{ again: boolean; settledAt: string }>`
@@ -48,28 +48,58 @@ async function settleOnce(
               fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0, retry_at = NULL,
               recheck_at = CASE WHEN ${recheckIsLater} THEN recheck_at END,
               lease_owner = CASE WHEN ${waits} THEN lease_owner END,
-              lease_until = CASE WHEN ${waits} THEN lease_until END
+              lease_until = CASE WHEN ${waits} THEN lease_until END,
+              updated_at = CASE WHEN ${isChange} THEN now() ELSE updated_at END
         WHERE id = ${claim.id} AND fence = ${claim.fence}
         RETURNING id, lease_until IS NOT NULL AS again, now()::text AS "settledAt"),
      event AS (
        INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
        SELECT id, ${generation}::bigint, 'applied', ${json(effort)}::jsonb FROM settled WHERE ${needsEvent}),
-     deleted_rules AS (DELETE FROM l7_rule o USING settled s WHERE ${isDeleted}),
-     deleted_policies AS (DELETE FROM l7_policy o USING settled s WHERE ${isDeleted}),
-     deleted_listeners AS (DELETE FROM listener o USING settled s WHERE ${isDeleted}),
-     deleted_pools AS (DELETE FROM pool o USING settled s WHERE ${isDeleted}),
-     deleted_members AS (DELETE FROM member o USING settled s WHERE ${isDeleted}),
-     deleted_monitors AS (DELETE FROM health_monitor o USING settled s WHERE ${isDeleted} RETURNING o.pool_id),
-     unmonitored AS (
-       UPDATE member SET operating_status = CASE WHEN admin_state_up THEN 'NO_MONITOR' ELSE 'OFFLINE' END
-         FROM deleted_monitors d
-        WHERE member.pool_id = d.pool_id AND member.change <> 'delete'
-          AND NOT EXISTS (SELECT 1 FROM health_monitor other WHERE other.pool_id = d.pool_id AND other.change <> 'delete'))
+     ${deletions(tree)},
+     ${applications(tree)}
      SELECT again, "settledAt" FROM settled`,
   )
   if (row === undefined) return 'lost'
   claim.claimedAt = row.settledAt
   return row.again ? 'again' : 'settled'
+}
+
+/** CTEs that delete the rows under deletion. */
+function deletions({ generation }: LoadBalancerTree): Fragment {
+  const isDeleted = sql`o.load_balancer_id = s.id AND o.change = 'delete' AND o.generation <= ${generation}`
+  return sql`
+     deleted_rules AS (DELETE FROM l7_rule o USING settled s WHERE ${isDeleted}),
+     deleted_policies AS (DELETE FROM l7_policy o USING settled s WHERE ${isDeleted}),
+     deleted_listeners AS (DELETE FROM listener o USING settled s WHERE ${isDeleted}),
+     deleted_pools AS (DELETE FROM pool o USING settled s WHERE ${isDeleted}),
+     deleted_members AS (DELETE FROM member o USING settled s WHERE ${isDeleted}),
+     deleted_monitors AS (DELETE FROM health_monitor o USING settled s WHERE ${isDeleted} RETURNING o.pool_id)`
+}
+
+/**
+ * CTEs that write when the changed rows became ACTIVE, and the status of members that have lost their monitor. One
+ * statement must not update a row twice, hence one CTE for both columns of members.
+ */
+function applications({ generation, appliedGeneration }: LoadBalancerTree): Fragment {
+  const isApplied = sql`o.change <> 'delete' AND o.generation > ${appliedGeneration} AND o.generation <= ${generation}`
+  const isAppliedNow = sql`SET updated_at = now() FROM settled s WHERE o.load_balancer_id = s.id AND ${isApplied}`
+  return sql`
+     unmonitored AS (
+       SELECT pool_id FROM deleted_monitors d
+        WHERE NOT EXISTS (SELECT 1 FROM health_monitor other WHERE other.pool_id = d.pool_id AND other.change <> 'delete')),
+     applied_members AS (
+       UPDATE member o
+          SET operating_status = CASE WHEN o.pool_id NOT IN (TABLE unmonitored) THEN o.operating_status
+                                      WHEN o.admin_state_up THEN 'NO_MONITOR' ELSE 'OFFLINE' END,
+              updated_at = CASE WHEN ${isApplied} THEN now() ELSE o.updated_at END
+         FROM settled s, pool p
+        WHERE p.load_balancer_id = s.id AND o.pool_id = p.id AND o.change <> 'delete'
+          AND (${isApplied} OR o.pool_id IN (TABLE unmonitored))),
+     applied_rules AS (UPDATE l7_rule o ${isAppliedNow}),
+     applied_policies AS (UPDATE l7_policy o ${isAppliedNow}),
+     applied_listeners AS (UPDATE listener o ${isAppliedNow}),
+     applied_pools AS (UPDATE pool o ${isAppliedNow}),
+     applied_monitors AS (UPDATE health_monitor o ${isAppliedNow})`
 }
 
 async function removeLoadBalancer(database: Database, claim: Claim, generation: number): Promise<Settled> {

@@ -18,7 +18,11 @@ export const shared = {
   ),
   tags: settable(tags, [], 'Tags for filtering; an update replaces all of them.', { null: 'keep' }),
   createdAt: derived('time', timestamp('o.created_at'), 'Creation time (UTC).'),
-  updatedAt: derived('time', timestamp('o.updated_at'), 'Time of the last update (UTC); null before the first.'),
+  updatedAt: derived(
+    'time',
+    timestamp('o.updated_at'),
+    'Time (UTC) of the last update: when it was requested or, since then, took effect.',
+  ),
   projectId: given(text(36), null, PROJECT, { sql: 'o.project_id' }),
   tenantId: given(text(36), null, TENANT, { sql: 'o.project_id', filterable: false }),
   provisioningStatus: derived('text', childStatus('o'), PROVISIONING_STATUS),

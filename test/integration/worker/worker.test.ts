@@ -241,6 +241,35 @@ t.test('deleted children are removed once their generation is applied, and no ot
   t.match(await findLoadBalancer(db, id), { applied_generation: 3, lease_until: null })
 })
 
+t.test('each object is updated when its change takes effect, and only then', async t => {
+  const id = await insertLoadBalancer(db, { lease_until: db.raw(`now() + interval '1 hour'`) })
+  const made = await insertChildren(db, id, 1, [{ address: '192.0.2.1' }, { address: '192.0.2.2' }])
+  const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
+  const before = new Date('2020-01-01T00:00:00Z')
+  const rows = [
+    ['load_balancer', id],
+    ['listener', made.listenerId],
+    ['pool', made.poolId],
+    ['health_monitor', made.monitorId],
+    ['member', made.memberIds[0]!],
+    ['member', made.memberIds[1]!],
+  ] as const
+  /** Settles a generation. @returns the tables of the rows that it updated */
+  const updated = async (generation: number) => {
+    for (const [table, row] of rows) await db(table).where({ id: row }).update({ updated_at: before })
+    await settle(db, claim, { ...(await readTree(db, id))!, generation })
+    const now = await Promise.all(rows.map(([table, row]) => db(table).where({ id: row }).first('updated_at')))
+    return rows.filter((_, at) => now[at]?.updated_at > before).map(([table]) => table)
+  }
+  t.same(await updated(1), ['load_balancer', 'listener', 'pool', 'health_monitor', 'member', 'member'], 'created')
+  await db('load_balancer').where({ id }).update({ generation: 3 })
+  await db('member').where({ id: made.memberIds[0] }).update({ generation: 2, change: 'update' })
+  await db('member').where({ id: made.memberIds[1] }).update({ generation: 3, change: 'update' })
+  t.same(await updated(2), ['load_balancer', 'member'], 'the third generation does not count yet')
+  t.same(await updated(3), ['load_balancer', 'member'])
+  t.same(await updated(3), [], 'a recheck changes nothing')
+})
+
 t.test('a recheck requested during a recheck runs after it', async t => {
   const id = await insertLoadBalancer(db, { applied_generation: 1 })
   const gate = createGate()
