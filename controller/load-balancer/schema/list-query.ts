@@ -103,10 +103,24 @@ export function parseShowQuery(
   return settings.allow_field_selection ? fields : null
 }
 
-/** Parses the arguments of a route that accepts none, or only the given ones once each. */
-export function parseArguments(queryString: string, known: readonly string[] = []): ReadonlyMap<string, string> {
+/** The keys that `fields` names; null if it is not given. Other arguments are ignored. */
+export function namedFields(queryString: string): ReadonlySet<string> | null {
+  const values = argumentsIn(queryString).get('fields')
+  return values === undefined ? null : namesIn(values)
+}
+
+/**
+ * Parses the arguments of a route that accepts none, or only the given ones once each.
+ * @param ignored accepted, any number of times, but not returned
+ */
+export function parseArguments(
+  queryString: string,
+  known: readonly string[] = [],
+  ignored: readonly string[] = [],
+): ReadonlyMap<string, string> {
   const result = new Map<string, string>()
   for (const [name, values] of argumentsIn(queryString)) {
+    if (ignored.includes(name)) continue
     if (!known.includes(name)) throw unknownArgument(name)
     if (values.length > 1) throw ambiguousArguments()
     result.set(name, values[0] ?? '')

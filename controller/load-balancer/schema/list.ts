@@ -20,11 +20,10 @@ export async function listPage(
   { query, scope, url }: { query: ListQuery; scope: Fragment; url: string },
 ): Promise<Page> {
   const { limit, marker, reverse } = query
-  const order = [
-    ...query.sort,
-    { sql: 'o.created_at', descending: false },
-    { sql: keyOf(resource), descending: false },
-  ].map(key => ({ ...key, descending: key.descending !== reverse }))
+  const order = [...query.sort, ...defaultOrder(resource)].map(key => ({
+    ...key,
+    descending: key.descending !== reverse,
+  }))
   const start = marker === null ? [] : [after(resource, order, marker, scope)]
   const where = and([scope, ...query.filters, ...start])
   // One extra row shows whether another page follows.
@@ -49,10 +48,12 @@ function after(resource: Resource, order: readonly SortKey[], marker: string, sc
   const key = keyOf(resource)
   const ofMarker = (value: string) =>
     sql`(SELECT ${trusted(`${value} FROM ${resource.source} WHERE ${key}`)} = ${marker} AND ${scope})`
-  if (order.length === 2) {
+  const columns = defaultOrder(resource).map(({ sql }) => sql)
+  if (order.length === columns.length) {
     // With a row comparison, the index scan starts at the marker.
     const operator = order[0]?.descending === true ? '<' : '>'
-    return sql`${trusted(`(o.created_at, ${key}) ${operator}`)} ${ofMarker(`o.created_at, ${key}`)}`
+    const own = columns.join(', ')
+    return sql`${trusted(`(${own}) ${operator}`)} ${ofMarker(own)}`
   }
   const later = order.reduceRight<Fragment>((rest, { sql: column, descending }) => {
     const [own, value] = [trusted(column), ofMarker(column)]
@@ -64,6 +65,13 @@ function after(resource: Resource, order: readonly SortKey[], marker: string, sc
   // A missing marker reads null, which would have a position in the order.
   return and([sql`EXISTS ${ofMarker('1')}`, later])
 }
+
+/** As in Octavia: by creation, and by key alone if responses have no creation time. */
+const defaultOrder = (resource: Resource): SortKey[] =>
+  [...(Object.hasOwn(resource.attributes, 'created_at') ? ['o.created_at'] : []), keyOf(resource)].map(sql => ({
+    sql,
+    descending: false,
+  }))
 
 const keyOf = ({ key }: Resource): string => `o.${key.column}`
 

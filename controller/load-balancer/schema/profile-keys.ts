@@ -4,12 +4,14 @@ import { isObject } from './values.js'
 /** Names that a provider accepts for some keys; other keys accept any name. */
 type Known<K extends string> = Readonly<Partial<Record<K, readonly string[]>>>
 
+/** Octavia's own words, which its test suite compares. */
+const TOPOLOGY =
+  'The load balancer topology. One of: SINGLE - One amphora per load balancer. ACTIVE_STANDBY - Two amphora per load balancer.'
+const COMPUTE_ZONE = 'The compute availability zone.'
+
 /** The keys of flavor data. */
 export const flavorKeys = (known: Known<'compute_flavor' | 'amp_image_tag'> = {}): ProfileKey[] => [
-  name('loadbalancer_topology', 'Number of amphorae: SINGLE is one, ACTIVE_STANDBY a pair with failover.', [
-    'SINGLE',
-    'ACTIVE_STANDBY',
-  ]),
+  name('loadbalancer_topology', TOPOLOGY, ['SINGLE', 'ACTIVE_STANDBY']),
   name('compute_flavor', 'Compute flavor of the amphorae.', known.compute_flavor),
   name('amp_image_tag', 'Tag of the amphora image.', known.amp_image_tag),
   switchKey('sriov_vip', 'Whether the VIP uses an SR-IOV virtual function.'),
@@ -18,7 +20,7 @@ export const flavorKeys = (known: Known<'compute_flavor' | 'amp_image_tag'> = {}
 
 /** The keys of availability zone data. */
 export const availabilityZoneKeys = (known: Known<'compute_zone' | 'volume_zone'> = {}): ProfileKey[] => [
-  name('compute_zone', 'Compute zone of the amphorae.', known.compute_zone),
+  name('compute_zone', COMPUTE_ZONE, known.compute_zone),
   name('volume_zone', 'Volume zone of the amphorae.', known.volume_zone),
   name('management_network', 'Id of the management network of the amphorae.'),
   {

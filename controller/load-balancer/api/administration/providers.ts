@@ -1,14 +1,28 @@
 import { jsonAnswer } from '../../../api/answer.js'
 import { objectOf, type Schema } from '../../../api/schema.js'
 import { notImplemented } from '../../../http/errors.js'
-import { textFilter } from '../../description/parameters.js'
-import { enabledProvider, type ProfileKey, type ProviderCapabilities } from '../../schema/capabilities.js'
-import { parseArguments } from '../../schema/list-query.js'
+import { FIELDS, textFilter } from '../../description/parameters.js'
+import { enabledProvider, type ProviderCapabilities } from '../../schema/capabilities.js'
+import { type ListSettings, namedFields, parseArguments } from '../../schema/list-query.js'
 import { authorise } from '../../schema/rights.js'
 import { route } from '../dialect.js'
 
 const text: Schema = { type: 'string' }
 const NAMED: Schema = { type: 'array', items: objectOf({ name: text, description: text }) }
+
+type Named = { name: string; description: string }
+
+/** Name and description of each, or the chosen one of these two. */
+function presented(all: readonly Named[], fields: ReadonlySet<string> | null): Partial<Named>[] {
+  const isWanted = (key: string) => fields === null || fields.has(key)
+  return all.map(({ name, description }) => ({
+    ...(isWanted('name') ? { name } : {}),
+    ...(isWanted('description') ? { description } : {}),
+  }))
+}
+
+const fieldsOf = (queryString: string, { allow_field_selection }: Pick<ListSettings, 'allow_field_selection'>) =>
+  allow_field_selection ? namedFields(queryString) : null
 
 /**
  * Route that lists the profile keys of a provider.
@@ -26,19 +40,19 @@ const capabilityRoute = (
     right: 'admin',
     summary: `List the ${kind} capabilities of a provider`,
     status: 200,
-    parameters: [textFilter('name'), textFilter('description')],
+    parameters: [textFilter('name'), textFilter('description'), FIELDS],
     answer: objectOf({ [name]: NAMED }),
-    handle: async ({ providers }, { caller, params, queryString }, right) => {
-      const args = parseArguments(queryString, ['name', 'description'])
+    handle: async ({ providers, config }, { caller, params, queryString }, right) => {
+      const args = parseArguments(queryString, ['name', 'description'], ['fields'])
       authorise(caller, right, caller.project?.id ?? null)
       const provider = enabledProvider(providers, params.provider ?? '')
       const keys = keysOf(provider)
       if (keys === null) {
         throw notImplemented(`Provider '${provider.name}' does not support a requested action: ${name}`)
       }
-      const matches = (key: ProfileKey) =>
+      const matches = (key: Named) =>
         (args.get('name') ?? key.name) === key.name && (args.get('description') ?? key.description) === key.description
-      return jsonAnswer(200, { [name]: keys.filter(matches).map(({ name, description }) => ({ name, description })) })
+      return jsonAnswer(200, { [name]: presented(keys.filter(matches), fieldsOf(queryString, config)) })
     },
   })
 }
@@ -51,11 +65,12 @@ export const providerRoutes = [
     right: 'read',
     summary: 'List the enabled providers',
     status: 200,
+    parameters: [FIELDS],
     answer: objectOf({ providers: NAMED }),
-    // Ignores arguments, because this list has neither filters nor pagination.
-    handle: async ({ providers }, { caller }, right) => {
+    // Ignores other arguments, because this list has neither filters nor pagination.
+    handle: async ({ providers, config }, { caller, queryString }, right) => {
       authorise(caller, right, caller.project?.id ?? null)
-      return jsonAnswer(200, { providers: providers.map(({ name, description }) => ({ name, description })) })
+      return jsonAnswer(200, { providers: presented(providers, fieldsOf(queryString, config)) })
     },
   }),
   capabilityRoute('flavor', provider => provider.flavorKeys),
