@@ -34,7 +34,10 @@ export type Inspection = {
 
 export type Machine = {
   amphoraId: string
+  /** A UUID: clients of Octavia read it as that of a server. */
   computeId: string
+  /** What its host calls it. */
+  name: string
   state: 'running' | 'stopped'
   /** Identifies its latest start; absent if it has not become ready since, or if the driver does not know. */
   start?: string

@@ -29,9 +29,8 @@ export type ComputeDriverKind = {
   /** False if its amphorae exist only in the database. */
   runsMachines: boolean
   options: Readonly<Record<string, z.ZodType>>
-  /** Sizes and places of its machines, as flavors and availability zones may name them. */
-  flavors: readonly string[]
-  zones: readonly string[]
+  /** Sizes and places of its machines, as flavors and availability zones may name them; null if it accepts any. */
+  offers: { flavors: readonly string[]; zones: readonly string[] } | null
   /** Programs it needs on the controller's host. */
   programs: readonly Program[]
   /** Checks for `krater doctor`. */

@@ -1,3 +1,4 @@
+import type { ComputeDriverKind } from '../compute/kind.js'
 import type { ProviderCapabilities } from '../load-balancer/schema/capabilities.js'
 import { amphoraCapabilities, octaviaCapabilities } from './amphora/capabilities.js'
 import type { AmphoraProviderOptions } from './amphora/provider.js'
@@ -8,8 +9,8 @@ import type { Provider } from './provider.js'
 export type ProviderParts = AmphoraProviderOptions
 
 type ProviderKind = {
-  /** One entry per name of the provider. */
-  capabilities: readonly ProviderCapabilities[]
+  /** One entry per name of the provider, with what it supports on machines of a compute driver. */
+  capabilities: Readonly<Record<string, (compute: Pick<ComputeDriverKind, 'offers'>) => ProviderCapabilities>>
   /** Imports the provider's code, which the API does not need. */
   open: (parts: ProviderParts) => Promise<Provider>
 }
@@ -17,25 +18,26 @@ type ProviderKind = {
 /** Every provider. To add one, create a folder and add an entry here. */
 const providerKinds: readonly ProviderKind[] = [
   {
-    capabilities: [amphoraCapabilities, octaviaCapabilities],
+    capabilities: { amphora: amphoraCapabilities, octavia: octaviaCapabilities },
     open: async parts => (await import('./amphora/provider.js')).createAmphoraProvider(parts),
   },
   {
-    capabilities: [noopCapabilities],
+    capabilities: { noop_driver: () => noopCapabilities },
     open: async ({ network }) => (await import('./noop/provider.js')).createNoopProvider(network),
   },
 ]
 
-/** What each provider supports: the API accepts nothing else. */
-export const providerCapabilities: readonly ProviderCapabilities[] = providerKinds.flatMap(
-  ({ capabilities }) => capabilities,
-)
+export const PROVIDER_NAMES: readonly string[] = providerKinds.flatMap(({ capabilities }) => Object.keys(capabilities))
+
+/** What each provider supports with a compute driver: the API accepts nothing else. */
+export const providerCapabilities = (compute: Pick<ComputeDriverKind, 'offers'>): ProviderCapabilities[] =>
+  providerKinds.flatMap(({ capabilities }) => Object.values(capabilities).map(of => of(compute)))
 
 /** Opens every provider and maps each of its names to it. */
 export async function openProviders(parts: ProviderParts): Promise<ReadonlyMap<string, Provider>> {
   const opened = providerKinds.map(async ({ capabilities, open }) => {
     const provider = await open(parts)
-    return capabilities.map(({ name }): [string, Provider] => [name, { ...provider, name }])
+    return Object.keys(capabilities).map((name): [string, Provider] => [name, { ...provider, name }])
   })
   return new Map((await Promise.all(opened)).flat())
 }

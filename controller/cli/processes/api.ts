@@ -19,7 +19,7 @@ import { keyFiles, loadIdentityCredentialKey } from '../state-directory/keys.js'
 import type { ProcessName } from '../state-directory/run-record.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { requireDefaultProvider } from '../wiring/default-provider.js'
-import { openNetwork } from '../wiring/drivers.js'
+import { computeDriverOf, openNetwork } from '../wiring/drivers.js'
 import { type Instance, openDatabase, openInstance } from '../wiring/instance.js'
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
 import { openKeyring } from '../wiring/key-manager/keyring.js'
@@ -140,7 +140,7 @@ function apisOf(
           network: await openNetwork(instance, open('network')),
           certificates,
           validate: tokens.validator(),
-          providers: providerCapabilities,
+          providers: providerCapabilities(computeDriverOf(instance)),
           config: config.load_balancer,
           identityUrl: serviceUrls(config).identity,
           log,

@@ -163,7 +163,7 @@ export class NamespaceDriver implements ComputeDriver {
     // Read before the state: a machine that becomes ready in between must not look as if it had ended.
     const start = machine.files.start()
     const state = running(machine) === null ? 'stopped' : 'running'
-    return { amphoraId, computeId: machine.namespace.name, state, ...(start === undefined ? {} : { start }) }
+    return { ...identityOf(amphoraId, machine), state, ...(start === undefined ? {} : { start }) }
   }
 
   async #create(spec: MachineSpec): Promise<Machine & Placement> {
@@ -177,7 +177,7 @@ export class NamespaceDriver implements ComputeDriver {
     const reachable = await sshdListens(holder)
     const milliseconds = Math.round(performance.now() - started)
     this.#options.log.info({ amphoraId: spec.amphoraId, reachable, milliseconds }, 'machine is running')
-    return { amphoraId: spec.amphoraId, computeId: machine.namespace.name, state: 'running', ...PLACEMENT }
+    return { ...identityOf(spec.amphoraId, machine), state: 'running', ...PLACEMENT }
   }
 
   async #start(spec: MachineSpec, machine: MachineParts): Promise<void> {
@@ -240,6 +240,12 @@ export class NamespaceDriver implements ComputeDriver {
     await namespace.remove()
   }
 }
+
+const identityOf = (amphoraId: string, { namespace }: MachineParts) => ({
+  amphoraId,
+  computeId: amphoraId,
+  name: namespace.name,
+})
 
 type MachineParts = { files: ReturnType<typeof machineDirectory>; namespace: ReturnType<typeof networkNamespace> }
 

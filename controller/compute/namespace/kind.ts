@@ -12,8 +12,7 @@ export const namespaceKind: ComputeDriverKind = {
   name: 'namespace',
   runsMachines: true,
   options: namespaceOptions,
-  flavors: [PLACEMENT.flavor],
-  zones: [PLACEMENT.zone],
+  offers: { flavors: [PLACEMENT.flavor], zones: [PLACEMENT.zone] },
   programs: [
     ['haproxy', 'haproxy'],
     ['keepalived', 'keepalived'],

@@ -1,8 +1,8 @@
 import { addressesOf } from '../../network/driver.js'
 import type { ComputeDriver, Machine, PluggedPort } from '../driver.js'
 
-/** Of every machine: those of the namespace driver, so that flavors written for one work with the other. */
-export const PLACEMENT = { flavor: 'namespace', zone: 'local' } as const
+/** Of every machine. */
+const PLACEMENT = { flavor: 'namespace', zone: 'local' } as const
 
 /**
  * Amphorae that exist only in the database. Every amphora counts as running, even one that this process did not
@@ -11,7 +11,7 @@ export const PLACEMENT = { flavor: 'namespace', zone: 'local' } as const
 export function createNoopComputeDriver(): ComputeDriver {
   const created = new Set<string>()
   const plugged = new Map<string, Map<string, PluggedPort>>()
-  const running = (amphoraId: string): Machine => ({ amphoraId, computeId: `noop-${amphoraId}`, state: 'running' })
+  const running = (amphoraId: string): Machine => ({ amphoraId, computeId: amphoraId, name: 'noop', state: 'running' })
   return {
     name: 'noop',
     create: async ({ amphoraId }) => {

@@ -1,12 +1,11 @@
 import type { ComputeDriverKind } from '../kind.js'
-import { createNoopComputeDriver, PLACEMENT } from './driver.js'
+import { createNoopComputeDriver } from './driver.js'
 
 export const noopKind: ComputeDriverKind = {
   name: 'noop',
   runsMachines: false,
   options: {},
-  flavors: [PLACEMENT.flavor],
-  zones: [PLACEMENT.zone],
+  offers: null,
   programs: [],
   check: async () => [],
   open: async () => createNoopComputeDriver(),

@@ -11,6 +11,7 @@ import { actions } from './009-actions.js'
 import { memberKeys } from './010-member-keys.js'
 import { fewerIndexes } from './011-fewer-indexes.js'
 import { machinePlacement } from './012-machine-placement.js'
+import { computeIds } from './013-compute-ids.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -25,4 +26,5 @@ export const migrations: readonly Migration[] = [
   memberKeys,
   fewerIndexes,
   machinePlacement,
+  computeIds,
 ]

@@ -1,4 +1,4 @@
-import { COMPUTE_FLAVORS, COMPUTE_ZONES } from '../../compute/drivers.js'
+import type { ComputeDriverKind } from '../../compute/kind.js'
 import type { ProviderCapabilities } from '../../load-balancer/schema/capabilities.js'
 import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 
@@ -16,8 +16,8 @@ const NO_TLS_REFERENCES = {
   hsts_preload: [false],
 }
 
-/** Capabilities of the amphora provider. */
-export const amphoraCapabilities: ProviderCapabilities = {
+/** Capabilities of the amphora provider with a compute driver. */
+export const amphoraCapabilities = ({ offers }: Pick<ComputeDriverKind, 'offers'>): ProviderCapabilities => ({
   name: 'amphora',
   description: 'The Octavia Amphora driver.',
   supported: {
@@ -25,9 +25,13 @@ export const amphoraCapabilities: ProviderCapabilities = {
       vip_sg_ids: [[]],
       vip_qos_policy_id: [],
     },
-    // No compute driver supports these.
-    flavor: { sriov_vip: [false], allow_member_sriov: [false] },
-    availability_zone: { management_network: [] },
+    // No driver with machines supports these.
+    ...(offers === null
+      ? {}
+      : {
+          flavor: { sriov_vip: [false], allow_member_sriov: [false] },
+          availability_zone: { management_network: [] },
+        }),
     listener: { protocol: ['HTTP', 'HTTPS', 'TCP', 'PROMETHEUS'], ...NO_TLS_REFERENCES },
     pool: {
       protocol: ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP'],
@@ -45,14 +49,14 @@ export const amphoraCapabilities: ProviderCapabilities = {
   },
   usesMachines: true,
   datagramsAcrossIpVersions: false,
-  flavorKeys: flavorKeys({ compute_flavor: COMPUTE_FLAVORS, amp_image_tag: [] }),
-  availabilityZoneKeys: availabilityZoneKeys({ compute_zone: COMPUTE_ZONES, volume_zone: [] }),
-}
+  flavorKeys: flavorKeys(offers === null ? {} : { compute_flavor: offers.flavors, amp_image_tag: [] }),
+  availabilityZoneKeys: availabilityZoneKeys(offers === null ? {} : { compute_zone: offers.zones, volume_zone: [] }),
+})
 
 /** The same provider under the name that older clients use. */
-export const octaviaCapabilities: ProviderCapabilities = {
-  ...amphoraCapabilities,
+export const octaviaCapabilities = (compute: Pick<ComputeDriverKind, 'offers'>): ProviderCapabilities => ({
+  ...amphoraCapabilities(compute),
   name: 'octavia',
   description: 'Deprecated alias of the Octavia Amphora driver.',
   aliasOf: 'amphora',
-}
+})

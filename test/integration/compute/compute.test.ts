@@ -49,7 +49,7 @@ t.test('a machine', async t => {
   const { spec, target, identity } = lab.amphora()
   const { amphoraId } = target
   const inside = (command: string) => asOperator(target, operatorKey, command)
-  const machine = { amphoraId, computeId: lab.namespaceOf(amphoraId), state: 'running' }
+  const machine = { amphoraId, computeId: amphoraId, name: lab.namespaceOf(amphoraId), state: 'running' }
   const created = { ...machine, flavor: 'namespace', zone: 'local' }
 
   t.test('does not exist before create', async t => {
@@ -194,7 +194,7 @@ t.test('a machine', async t => {
     const everyFile = readdirSync(directory, { recursive: true, withFileTypes: true })
       .filter(entry => entry.isFile())
       .map(entry => readFileSync(join(entry.parentPath, entry.name), 'utf8'))
-    const everyArgument = [lab.holderOf(amphoraId), ...processesIn(machine.computeId)].flatMap(pid =>
+    const everyArgument = [lab.holderOf(amphoraId), ...processesIn(machine.name)].flatMap(pid =>
       ['cmdline', 'environ'].map(file => readFileSync(`/proc/${pid}/${file}`, 'utf8')),
     )
     t.ok(everyFile.length > 2 && everyArgument.length > 6)
@@ -338,7 +338,7 @@ t.test('a machine', async t => {
     const before = await agents.request(target, hello)
     process.kill(lab.firstProcessOf(amphoraId), 'SIGKILL')
     await eventually('the machine is stopped', async () => (await driver.find(amphoraId))?.state === 'stopped' || null)
-    t.same(processesIn(machine.computeId), [])
+    t.same(processesIn(machine.name), [])
     t.same(await driver.create(spec), created)
     const after = await agents.request(target, hello)
     t.not(after.bootId, before.bootId)
@@ -347,7 +347,7 @@ t.test('a machine', async t => {
   t.test('stops entirely when its holder is killed', async t => {
     const before = await driver.find(amphoraId)
     process.kill(lab.holderOf(amphoraId), 'SIGKILL')
-    await eventually('none of its processes runs', () => processesIn(machine.computeId).length === 0)
+    await eventually('none of its processes runs', () => processesIn(machine.name).length === 0)
     t.same(
       await driver.find(amphoraId),
       { ...before, state: 'stopped' },
@@ -359,13 +359,13 @@ t.test('a machine', async t => {
 
   t.test('stops on TERM', async t => {
     process.kill(lab.firstProcessOf(amphoraId), 'SIGTERM')
-    await eventually('none of its processes runs', () => processesIn(machine.computeId).length === 0)
+    await eventually('none of its processes runs', () => processesIn(machine.name).length === 0)
     t.match(await driver.find(amphoraId), { state: 'stopped' })
   })
 
   t.test('leaves nothing after delete, which can be repeated', async t => {
     await driver.create(spec)
-    const processes = [lab.holderOf(amphoraId), ...processesIn(machine.computeId)]
+    const processes = [lab.holderOf(amphoraId), ...processesIn(machine.name)]
     await driver.delete(amphoraId)
     t.equal(await driver.find(amphoraId), null)
     for (const pid of processes) t.notOk(existsSync(`/proc/${pid}/exe`), `process ${pid}`)
@@ -384,7 +384,7 @@ t.test('two installations with the same amphora id do not interfere', async t =>
   const mine = lab.amphora()
   const theirs = other.amphora(mine.target.amphoraId)
   const both = await Promise.all([driver.create(mine.spec), other.driver.create(theirs.spec)])
-  t.not(both[0].computeId, both[1].computeId)
+  t.not(both[0].name, both[1].name)
   await driver.delete(mine.target.amphoraId)
   t.match(await other.driver.find(theirs.target.amphoraId), { state: 'running' })
   t.equal(await asOperator(theirs.target, other.operatorKey, 'echo here'), 'here\n')

@@ -34,7 +34,7 @@ t.teardown(async () => {
   await lab.destroy()
 })
 const { spec, target } = lab.amphora()
-const { computeId } = await lab.driver.create(spec)
+const { name: namespace } = await lab.driver.create(spec)
 const operator = await login(target, 'root', lab.operatorKey)
 t.teardown(() => operator.destroy())
 const inside = (command: string) => execute(operator, command)
@@ -77,7 +77,7 @@ function statusOf(pid: number): Record<string, string> {
 
 t.test('HAProxy’s worker has no capabilities, no files and few system calls', async t => {
   const holder = lab.holderOf(spec.amphoraId)
-  const haproxies = processesIn(computeId).filter(pid => statusOf(pid).Name === 'haproxy')
+  const haproxies = processesIn(namespace).filter(pid => statusOf(pid).Name === 'haproxy')
   const [master, worker, ...others] = haproxies
   t.ok(master && worker)
   t.same(others, [])
@@ -85,7 +85,7 @@ t.test('HAProxy’s worker has no capabilities, no files and few system calls', 
   t.not(statusOf(worker!).Uid!.split('\t')[0], '0')
   t.match(readlinkSync(`/proc/${worker}/root`), new RegExp(`${HAPROXY_CHROOT}$`))
   t.equal(await inside(`ls -A ${HAPROXY_CHROOT}; stat -c '%a %U' ${HAPROXY_CHROOT}`), '555 root\n')
-  for (const pid of processesIn(computeId).filter(pid => pid !== holder)) {
+  for (const pid of processesIn(namespace).filter(pid => pid !== holder)) {
     t.match(statusOf(pid), { NoNewPrivs: '1', Seccomp: '2' }, `${statusOf(pid).Name} is confined`)
   }
 })
@@ -266,7 +266,7 @@ t.test('after all attacks the amphora still serves and applies changes', async t
   t.equal((await get()).trim(), `served-${generation}`)
   t.match(await apply(), { transition: 'reload' })
   t.equal((await get()).trim(), `served-${generation}`)
-  process.kill(processesIn(computeId).find(pid => statusOf(pid).Name === 'haproxy')!, 'SIGKILL')
+  process.kill(processesIn(namespace).find(pid => statusOf(pid).Name === 'haproxy')!, 'SIGKILL')
   await apply()
   t.equal((await get()).trim(), `served-${generation}`)
 })

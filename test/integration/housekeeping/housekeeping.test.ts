@@ -50,7 +50,7 @@ t.test('housekeeping', async t => {
     t.equal(world.portsOwnedBy('management').length, 3)
     const [row] = await db('amphora')
     t.match(row, {
-      compute_id: `c-${row.id}`,
+      compute_id: row.id,
       lb_network_ip: /^10\.0\.0\./,
       lease_owner: null,
       lease_until: null,
@@ -196,7 +196,7 @@ t.test('housekeeping', async t => {
         deviceOwner,
       })
     const kept: string[] = []
-    const machine = { computeId: 'c', state: 'running' as const }
+    const machine = { computeId: 'c', name: 'm', state: 'running' as const }
     for (const id of [owned, orphan]) {
       const managementPort = await portFor(id, 'Octavia:management')
       const base = await portFor(id, 'Octavia:amphora')

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
@@ -170,7 +171,7 @@ t.test('every option offered for amphorae changes the rendered state, or is list
         unused.delete(reason)
         continue
       }
-      const offered = amphoraCapabilities.supported[singular]?.[name]
+      const offered = amphoraCapabilities(namespaceKind).supported[singular]?.[name]
       const named: unknown = type.jsonSchema.enum
       const choices = Array.isArray(named) ? named : type.kind === 'boolean' ? [false, true] : null
       const trial = TRIALS[key] ?? {}

@@ -52,7 +52,7 @@ t.test('converge', async t => {
       vrrp_ip: /^203\.0\.113\./,
       lb_network_ip: /^10\.0\.0\./,
       vrrp_interface: /^eth-/,
-      compute_id: `c-${amphora.id}`,
+      compute_id: amphora.id,
       compute_flavor: 'memory',
       cached_zone: 'here',
     })

@@ -1,4 +1,5 @@
 import type { CertificateSource } from '../../../controller/certificates/certificate-source.js'
+import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { startServer } from '../../../controller/http/server.js'
@@ -60,7 +61,7 @@ export async function startTestApi(
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('load_balancer')
   const providers = (options.providers ?? ['amphora', 'other']).map(name => ({
-    ...(name === 'noop_driver' ? noopCapabilities : amphoraCapabilities),
+    ...(name === 'noop_driver' ? noopCapabilities : amphoraCapabilities(namespaceKind)),
     name,
     description: `The ${name} provider`,
   }))

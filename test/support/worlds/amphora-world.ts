@@ -189,7 +189,8 @@ export function createAmphoraWorld() {
     }
     const describe = (amphoraId: string, { state }: MachineState) => ({
       amphoraId,
-      computeId: `c-${amphoraId}`,
+      computeId: amphoraId,
+      name: `m-${amphoraId}`,
       state,
     })
     return {

@@ -80,7 +80,7 @@ t.test('heartbeat keys', async t => {
 t.test('the noop driver', async t => {
   const driver = createNoopComputeDriver()
   const spec = { amphoraId: AMPHORA } as MachineSpec
-  const machine = { amphoraId: AMPHORA, computeId: `noop-${AMPHORA}`, state: 'running' }
+  const machine = { amphoraId: AMPHORA, computeId: AMPHORA, name: 'noop', state: 'running' }
 
   t.test('finds every amphora running, but lists only those that it created', async t => {
     t.same(await driver.find(AMPHORA), machine)

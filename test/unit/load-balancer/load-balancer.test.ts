@@ -1,6 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { z } from 'zod'
+import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import { ApiError } from '../../../controller/http/errors.js'
 import {
@@ -117,20 +118,17 @@ t.test('request bodies', async t => {
     })
   })
   await t.test('an option that the provider does not support is 501, an invalid one 400', async t => {
+    const amphora = amphoraCapabilities(namespaceKind)
     const parsed = (extra: object) => readWrapped({ listener: { ...valid, ...extra } }, 'listener', create)
     t.match(
-      refusal(() => refuseUnsupported(amphoraCapabilities, listener, parsed({ protocol: 'UDP' }))),
+      refusal(() => refuseUnsupported(amphora, listener, parsed({ protocol: 'UDP' }))),
       {
         status: 501,
         message: `Provider 'amphora' does not support a requested option: Listener protocol 'UDP'`,
       },
     )
     for (const extra of [{ tls_versions: ['TLSv1.3'] }, { hsts_max_age: 0 }, { client_authentication: 'OPTIONAL' }]) {
-      t.equal(
-        refusal(() => refuseUnsupported(amphoraCapabilities, listener, parsed(extra))).status,
-        501,
-        JSON.stringify(extra),
-      )
+      t.equal(refusal(() => refuseUnsupported(amphora, listener, parsed(extra))).status, 501, JSON.stringify(extra))
     }
     for (const extra of [
       {},
@@ -139,11 +137,7 @@ t.test('request bodies', async t => {
       { sni_container_refs: [] },
       { client_authentication: 'NONE' },
     ]) {
-      t.equal(
-        refusal(() => refuseUnsupported(amphoraCapabilities, listener, parsed(extra))).status,
-        0,
-        JSON.stringify(extra),
-      )
+      t.equal(refusal(() => refuseUnsupported(amphora, listener, parsed(extra))).status, 0, JSON.stringify(extra))
     }
     t.match(
       message({ listener: { ...valid, client_authentication: 'SOMETIMES' } }),

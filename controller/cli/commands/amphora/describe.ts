@@ -28,7 +28,7 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
     ['generation', `${row.appliedGeneration} applied, ${row.desiredGeneration ?? '-'} desired`],
     ['last heartbeat', lastHeartbeat(row)],
     ['holds the VIP', vipText(row, typeof agent === 'string' ? undefined : agent.holdsVip)],
-    ['machine', machine === null ? 'missing' : `${machine.state}, ${machine.computeId}`],
+    ['machine', machine === null ? 'missing' : `${machine.state}, ${machine.name}`],
     ...(typeof agent === 'string'
       ? ([['agent', agent]] as [string, string][])
       : ([

@@ -15,7 +15,7 @@ export const amphora = defineResource({
   attributes: {
     id: shared.id,
     loadbalancer_id: derived('uuid', 'o.load_balancer_id', 'Load balancer of the amphora.'),
-    compute_id: derived('text', 'o.compute_id', 'ID of its machine, as the compute driver names it.'),
+    compute_id: derived('text', 'o.compute_id', 'ID of its machine.'),
     lb_network_ip: derived('text', 'o.lb_network_ip', 'Address on the management network.'),
     vrrp_ip: derived('text', 'o.vrrp_ip', 'Address on the VIP’s network.'),
     ha_ip: derived('text', 'o.ha_ip', 'Address of the VIP.'),

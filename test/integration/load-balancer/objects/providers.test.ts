@@ -1,11 +1,16 @@
 import t from 'tap'
+import { namespaceKind } from '../../../../controller/compute/namespace/kind.js'
+import { noopKind } from '../../../../controller/compute/noop/kind.js'
 import { configurationSchema } from '../../../../controller/config/schema.js'
 import { startServer } from '../../../../controller/http/server.js'
 import { createLoadBalancerApi } from '../../../../controller/load-balancer/api.js'
+import { availabilityZone as zones } from '../../../../controller/load-balancer/objects/availability-zones/resource.js'
+import { flavor } from '../../../../controller/load-balancer/objects/flavors/resource.js'
+import { checkProfileData, refuseUnsupported } from '../../../../controller/load-balancer/schema/capabilities.js'
 import { createLog } from '../../../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../../../controller/network/noop/driver.js'
-import { amphoraCapabilities, octaviaCapabilities } from '../../../../controller/provider/amphora/capabilities.js'
 import { noopCapabilities } from '../../../../controller/provider/noop/capabilities.js'
+import { providerCapabilities } from '../../../../controller/provider/providers.js'
 import { callerOf, tokenOf } from '../../../support/clients/callers.js'
 import { idIn } from '../../../support/clients/json-answers.js'
 import { ANY_CERTIFICATE, SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
@@ -27,7 +32,7 @@ t.test('providers, and the profile keys that each supports', async t => {
       certificates: ANY_CERTIFICATE,
       validate: async token => callerOf(token),
       identityUrl: '',
-      providers: [amphoraCapabilities, octaviaCapabilities, noopCapabilities, bare],
+      providers: [...providerCapabilities(noopKind), bare],
       config: configurationSchema.parse({}).load_balancer,
       log: createLog('test', 'silent'),
     }),
@@ -51,6 +56,10 @@ t.test('providers, and the profile keys that each supports', async t => {
     { name: 'noop_driver' },
     { name: 'bare' },
   ])
+  for (const fields of ['fields=name', 'fields=name,none', 'fields=name&fields=none']) {
+    const names = await ask('GET', `providers?${fields}`)
+    t.strictSame(names.body.providers.at(-1), { name: 'bare' }, fields)
+  }
 
   const flavorKeys = ['loadbalancer_topology', 'compute_flavor', 'amp_image_tag', 'sriov_vip', 'allow_member_sriov']
   const zoneKeys = ['compute_zone', 'volume_zone', 'management_network', 'valid_vip_networks']
@@ -70,6 +79,8 @@ t.test('providers, and the profile keys that each supports', async t => {
       const query = new URLSearchParams({ description: first.description })
       t.strictSame((await ask('GET', `providers/${provider}/${what}?${query}`)).body, { [what]: [first] })
       t.strictSame((await ask('GET', `providers/${provider}/${what}?name=x`)).body, { [what]: [] })
+      const chosen = await ask('GET', `providers/${provider}/${what}?fields=description&name=${first.name}`)
+      t.strictSame(chosen.body, { [what]: [{ description: first.description }] })
     }
   }
   for (const what of ['flavor_capabilities', 'availability_zone_capabilities']) {
@@ -102,4 +113,30 @@ t.test('providers, and the profile keys that each supports', async t => {
     '"amphora" and "octavia" name one provider',
   )
   t.equal((await create('noop_driver')).status, 400)
+})
+
+t.test('amphorae of the noop compute driver may have any flavor and zone, those of another what it offers', async t => {
+  const data = { compute_flavor: 'large', amp_image_tag: 'beta', sriov_vip: true }
+  const zone = { compute_zone: 'nova', volume_zone: 'cinder', management_network: SUBNET }
+  const [anything, some] = [noopKind, namespaceKind].map(kind => providerCapabilities(kind)[0])
+  const refusal = (check: () => void) => {
+    try {
+      check()
+    } catch (error) {
+      return (error as Error).message
+    }
+    return null
+  }
+  for (const [key, value] of Object.entries({ ...data, ...zone })) {
+    const [keys, resource] =
+      key in data ? (['flavorKeys', flavor] as const) : (['availabilityZoneKeys', zones] as const)
+    const check = (provider = anything) =>
+      refusal(() => {
+        if (provider === undefined) throw new Error('no provider')
+        checkProfileData(provider, provider[keys], resource, { [key]: value })
+        refuseUnsupported(provider, resource, { [key]: value })
+      })
+    t.equal(check(), null, key)
+    t.match(check(some), /Provider 'amphora' does not support a requested option/, key)
+  }
 })
