@@ -24,7 +24,7 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
       role: 'STANDALONE',
       lb_network_ip: /^\d+\./,
       ha_ip: balancer.vip_address,
-      compute_id: /./,
+      compute_id: UUID,
     })
     const ids = async (options: string) => (await admin.list(`${amphora} list ${options}`)).map(({ id }) => id)
     t.ok((await ids('')).includes(shown?.id))

@@ -35,7 +35,7 @@ export async function healthMonitors(t: Test, { member }: Scene): Promise<void> 
       tags: '',
       timeout: 4,
       type: 'HTTP',
-      updated_at: null,
+      updated_at: TIME,
       url_path: '/',
     })
     t.match(await member.show('loadbalancer pool show ward'), {

@@ -36,7 +36,7 @@ export async function l7(t: Test, { member }: Scene): Promise<void> {
       redirect_url: null,
       rules: '',
       tags: '',
-      updated_at: null,
+      updated_at: TIME,
     })
     t.match(
       await member.show(

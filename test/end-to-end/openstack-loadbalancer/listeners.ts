@@ -45,7 +45,7 @@ export async function listeners(t: Test, { krater, member, admin }: Scene): Prom
       timeout_tcp_inspect: 0,
       tls_ciphers: null,
       tls_versions: null,
-      updated_at: null,
+      updated_at: TIME,
     })
   })
 

@@ -25,7 +25,7 @@ export async function members(t: Test, { member }: Scene): Promise<void> {
       provisioning_status: 'ACTIVE',
       subnet_id: null,
       tags: '',
-      updated_at: null,
+      updated_at: TIME,
       weight: 1,
     })
     const subnet = await member.show('subnet show bench')

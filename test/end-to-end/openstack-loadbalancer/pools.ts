@@ -43,7 +43,7 @@ export async function pools(t: Test, { krater, member }: Scene): Promise<void> {
         tls_container_ref: null,
         tls_enabled: false,
         tls_versions: null,
-        updated_at: null,
+        updated_at: TIME,
       },
     )
   })
