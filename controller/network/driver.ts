@@ -60,6 +60,8 @@ export type PortRequest = {
  */
 export type NetworkDriver = {
   name: string
+  /** Whether traffic on its networks can reach this host. */
+  reachesHost: boolean
   findNetwork: (caller: Caller, id: string) => Promise<Network | null>
   /** @param expected an address on it */
   findSubnet: (caller: Caller, id: string, expected?: string | null) => Promise<Subnet | null>

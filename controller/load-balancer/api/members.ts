@@ -89,12 +89,12 @@ async function show({ database, config }: Service, { caller, params, queryString
 
 async function create(service: Service, call: Call<z.output<typeof createBody>>, right: Right) {
   const { caller, params, queryString } = call
-  const { database, network, providers, config } = service
+  const { database, network, providers } = service
   parseArguments(queryString)
   const values = await call.body()
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
-  await checkMembers(config, [values])
+  await checkMembers(service, [values])
   await checkSubnets(network, caller, [values])
   const id = randomUUID()
   const object = await changeLoadBalancer(
@@ -124,7 +124,7 @@ async function update(service: Service, call: Call<z.output<typeof updateBody>>,
   const values = await call.body()
   const found = await findMember(database, params)
   authorise(caller, right, found.project_id)
-  await checkMembers(service.config, [values])
+  await checkMembers(service, [values])
   const object = await changeLoadBalancer(
     service,
     requestDetail(call, 'update', member, found.id),
@@ -171,7 +171,7 @@ async function replaceAll(service: Service, call: Call, right: Right) {
   const above = await findPool(database, params.pool ?? '')
   authorise(caller, right, above.project_id)
   const bodies = desired.map(({ values }) => values)
-  await checkMembers(service.config, bodies)
+  await checkMembers(service, bodies)
   await checkSubnets(network, caller, bodies)
   try {
     await changeLoadBalancer(

@@ -22,7 +22,7 @@ export async function checkReferences(
   { pools, listeners }: NewObjects,
 ): Promise<void> {
   const members = pools.flatMap(pool => pool.members.map(({ values }) => values))
-  await checkMembers(config, members)
+  await checkMembers({ config, network }, members)
   await checkSubnets(network, caller, members)
   const desired = newReferences(
     listeners.map(({ values }) => values),

@@ -23,6 +23,7 @@ import { OVERLAPS_MANAGEMENT, subnetFacts } from './subnets.js'
 export function createLocalDriver(database: Database, shared: SharedAddresses): NetworkDriver {
   return {
     name: 'local',
+    reachesHost: true,
     ...callerLookUps(database),
     ...portLists(database),
 

@@ -79,6 +79,7 @@ export function noopPort(id: string, projectId: string, expected: readonly Expec
 export function createNoopNetworkDriver(): NetworkDriver {
   return {
     name: 'noop',
+    reachesHost: false,
     findNetwork: async (caller, id) => noopNetwork(id, caller.project?.id ?? ''),
     findSubnet: async (caller, id, expected) => noopSubnet(id, caller.project?.id ?? '', expected),
     findPort: async (caller, id, expected) => noopPort(id, caller.project?.id ?? '', expected),

@@ -107,6 +107,7 @@ export function createAmphoraWorld() {
     const unused = () => Promise.reject(new Error('only for the API'))
     return {
       name: 'in memory',
+      reachesHost: false,
       findNetwork: unused,
       findSubnet: unused,
       findPort: unused,

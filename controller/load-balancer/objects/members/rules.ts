@@ -61,11 +61,15 @@ export function checkMember(settings: MemberSettings, values: Partial<MemberValu
 }
 
 /** The same, for many members. @throws ApiError 400 */
-export async function checkMembers(settings: MemberSettings, members: readonly Partial<MemberValues>[]): Promise<void> {
+export async function checkMembers(
+  { config, network }: { config: MemberSettings; network: Pick<NetworkDriver, 'reachesHost'> },
+  members: readonly Partial<MemberValues>[],
+): Promise<void> {
   const hasAddress = ({ address, monitor_address }: Partial<MemberValues>) =>
     (address ?? monitor_address ?? null) !== null
-  const host: HostAddresses = members.some(hasAddress) ? await hostAddresses() : new Map()
-  await eachInSlices(members, values => checkMember(settings, values, host))
+  const isAtRisk = network.reachesHost && members.some(hasAddress)
+  const host: HostAddresses = isAtRisk ? await hostAddresses() : new Map()
+  await eachInSlices(members, values => checkMember(config, values, host))
 }
 
 /** Allows an unknown port at the public address; the host's packet filter then decides. @throws ApiError 400 */

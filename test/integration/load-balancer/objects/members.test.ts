@@ -1,6 +1,8 @@
+import { execFileSync } from 'node:child_process'
 import t from 'tap'
 import type { member } from '../../../../controller/load-balancer/objects/members/resource.js'
 import type { Updated } from '../../../../controller/load-balancer/schema/attributes.js'
+import { createNoopNetworkDriver } from '../../../../controller/network/noop/driver.js'
 import { at, idIn, type Json, type Reply } from '../../../support/clients/json-answers.js'
 import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { keysOf, MEMBER_KEYS, NOWHERE, sorted } from '../../../support/database/load-balancer-keys.js'
@@ -212,4 +214,29 @@ t.test('a batch changes every option of existing members', async t => {
   t.equal((await api.ask('PUT', path, batch)).status, 202)
   const after = await api.ask('GET', path)
   t.match(after.body, { members: [{ id: at(before.body, 'members', 0, 'id'), ...CHANGED }] })
+})
+
+t.test('an address of this host is refused as a member where traffic can reach it', async t => {
+  const OF_HOST = '198.51.100.77'
+  const address = (verb: 'add' | 'del') =>
+    execFileSync('ip', ['address', verb, `${OF_HOST}/32`, 'dev', 'lo'], { timeout: 10_000 })
+  address('add')
+  t.teardown(() => address('del'))
+  for (const reachesHost of [true, false]) {
+    const api = await startTestApi({ network: { ...createNoopNetworkDriver(), reachesHost } })
+    t.teardown(api.stop)
+    const members = [{ address: '10.0.0.1', protocol_port: 80, monitor_address: OF_HOST, monitor_port: 80 }]
+    const pools = [{ name: 'p', protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' }]
+    const create = (own: object[]) =>
+      api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: { vip_subnet_id: SUBNET, pools: own } })
+    t.equal((await create([{ ...pools[0], members }])).status, reachesHost ? 400 : 201, 'in a tree')
+    const pool = String(at((await create(pools)).body, 'loadbalancer', 'pools', 0, 'id'))
+    const path = `/v2/lbaas/pools/${pool}/members`
+    t.match(
+      await api.ask('POST', path, { member: members[0] }),
+      reachesHost ? { status: 400 } : { status: 201 },
+      'alone',
+    )
+    t.match(await api.ask('PUT', path, { members }), reachesHost ? { status: 400 } : { status: 202 }, 'in a batch')
+  }
 })
