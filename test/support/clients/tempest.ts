@@ -2,6 +2,8 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { readCloud } from '../../../controller/cli/api-client.js'
+import { noopKind } from '../../../controller/compute/noop/kind.js'
+import { providerCapabilities } from '../../../controller/provider/providers.js'
 import type { Krater } from '../worlds/krater.js'
 import { runSuite, type Suite, suiteDirectory } from './stestr.js'
 
@@ -12,6 +14,22 @@ export type TempestSettings = Readonly<Record<string, Readonly<Record<string, st
 export const BARBICAN: TempestSettings = {
   service_available: { barbican: true },
   key_manager: { min_microversion: '1.0', max_microversion: '1.2' },
+}
+
+const PROVIDERS = providerCapabilities(noopKind).map(({ name, description }) => `${name}:${description}`)
+
+/** What octavia-tempest-plugin needs to know of a Krater with noop drivers. */
+export const OCTAVIA: TempestSettings = {
+  network: { project_networks_reachable: true },
+  load_balancer: {
+    test_with_noop: true,
+    enabled_provider_drivers: PROVIDERS.join(','),
+    // Without these, the tests of availability zones name null.
+    ...{ availability_zone: 'one', availability_zone2: 'two', availability_zone3: 'three' },
+    // Changes take effect at once.
+    ...{ check_interval: 0.1, build_interval: 0.1, lb_build_interval: 0.1 },
+    ...{ check_timeout: 60, build_timeout: 60, lb_build_timeout: 60 },
+  },
 }
 
 /**
