@@ -111,16 +111,18 @@ const TEXTS: Omit<DescriptionTexts<NetworkRoute>, 'schemas'> = {
     403: ['The caller’s roles do not permit the request.', 'fault'],
     404: ['The object does not exist, or the caller may not see it.', 'fault'],
     409: ['The object or its address is in use, or the quota is exceeded.', 'fault'],
+    412: ['The object has another revision number than If-Match names.', 'fault'],
     413: ['The request body is too large.', 'fault'],
     415: ['The request body is not JSON.', 'fault'],
     429: ['The caller sends too many requests.', 'fault'],
     500: ['An unexpected error. Report the request ID to the operator.', 'fault'],
+    501: ['This service does not offer such objects.', 'fault'],
     503: ['The service is temporarily unavailable. Try again.', 'fault'],
   },
   errorsOf: route => {
     if ('open' in route) return [500]
     const common = [400, 401, 403, 404, 429, 500, 503].filter(status => status !== route.status)
-    return route.method === 'GET' ? common : [...common, 409, 413, 415]
+    return route.method === 'GET' ? common : [...common, 409, 412, 413, 415]
   },
   rightOf: route => ('open' in route ? { sentence: '' } : { sentence: RIGHTS[route.right], name: route.right }),
   pathParameter: name => {

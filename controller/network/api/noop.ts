@@ -7,10 +7,11 @@ import type { Listing } from './listing.js'
 import { createSchema as networkSchema, presentNetwork } from './networks.js'
 import { notFound, type Singular } from './neutron-error.js'
 import { createSchema as portSchema, presentPort } from './ports.js'
-import { type Item, ownerOf, type Resource, requireWriter } from './resource.js'
+import { checkRevision, type Item, ownerOf, type Resource, requireWriter } from './resource.js'
 import { presentSubnet, createSchema as subnetSchema } from './subnets.js'
 
 const CREATED_AT = new Date('2026-01-01T00:00:00Z')
+const REVISION = 1
 
 const projectIdOf = (caller: Caller) => caller.project?.id ?? ''
 
@@ -22,7 +23,7 @@ const common = (id: string, projectId: string, name: string) => ({
   tags: [],
   created_at: CREATED_AT,
   updated_at: CREATED_AT,
-  revision_number: 1,
+  revision_number: REVISION,
 })
 
 const PRESENT: Record<Singular, (id: string, projectId: string, name: string) => Item> = {
@@ -94,19 +95,22 @@ export function createNoopResource(singular: Singular): Resource {
         return { ...present(randomUUID(), owner, ''), ...wireValues(attributes), project_id: owner, tenant_id: owner }
       })
     },
-    update: async (caller, id, body) => {
+    update: async ({ caller, id, revision }, body) => {
       requireWriter(caller, `update_${singular}`)
       const item = await show(caller, id)
       if (item === null) throw notFound(singular, id)
+      checkRevision(revision, REVISION)
       return { ...item, ...wireValues(parseAttributes(SCHEMAS[singular].partial(), body)) }
     },
-    remove: async (caller, id) => {
+    remove: async ({ caller, id, revision }) => {
       requireWriter(caller, `delete_${singular}`)
       if (!isUuid(id)) throw notFound(singular, id)
+      checkRevision(revision, REVISION)
     },
-    retag: async (caller, id, change) => {
+    retag: async ({ caller, id, revision }, change) => {
       requireWriter(caller, `update_${singular}s_tags`)
       if (!isUuid(id)) throw notFound(singular, id)
+      checkRevision(revision, REVISION)
       return change([])
     },
   }

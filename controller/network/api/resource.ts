@@ -8,7 +8,7 @@ import type { Caller } from '../../identity/caller.js'
 import { createQueues } from '../../process/in-turn.js'
 import { isAdmin } from '../visibility.js'
 import type { Listing } from './listing.js'
-import { invalidRequest, notAuthorized, notFound, type Singular } from './neutron-error.js'
+import { invalidRequest, NeutronError, notAuthorized, notFound, type Singular } from './neutron-error.js'
 import { type Source, selectOne, selectPage } from './select.js'
 
 /** An object as the API returns it. */
@@ -23,9 +23,17 @@ export type Resource = {
   show: (caller: Caller, id: string) => Promise<Item | null>
   /** Creates all of them or none. */
   create: (caller: Caller, bodies: readonly unknown[]) => Promise<Item[]>
-  update: (caller: Caller, id: string, body: unknown) => Promise<Item>
-  remove: (caller: Caller, id: string) => Promise<void>
-  retag: (caller: Caller, id: string, change: (tags: readonly string[]) => string[]) => Promise<string[]>
+  update: (target: Target, body: unknown) => Promise<Item>
+  remove: (target: Target) => Promise<void>
+  retag: (target: Target, change: (tags: readonly string[]) => string[]) => Promise<string[]>
+}
+
+/** The object that a request changes. */
+export type Target = {
+  caller: Caller
+  id: string
+  /** The revision number that it must have; null for any. */
+  revision: number | null
 }
 
 /** What differs between the kinds of resource in Krater's own tables. */
@@ -54,10 +62,39 @@ export const tableResource = <Row extends CommonRow>(
     return row && present(row)
   },
   create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body)),
-  update: (caller, id, body) => inTransaction(database, trx => update(trx, caller, id, body)),
-  remove: (caller, id) => inTransaction(database, trx => remove(trx, caller, id)),
-  retag: (caller, id, change) => retag(database, source, caller, id, change),
+  update: (target, body) =>
+    inTransaction(database, async trx => {
+      await requireRevision(trx, source, target)
+      return update(trx, target.caller, target.id, body)
+    }),
+  remove: target =>
+    inTransaction(database, async trx => {
+      await requireRevision(trx, source, target)
+      return remove(trx, target.caller, target.id)
+    }),
+  retag: (target, change) =>
+    inTransaction(database, async trx => {
+      await requireRevision(trx, source, target)
+      return retag(trx, source, target, change)
+    }),
 })
+
+/** Locks the row, so that the revision cannot change before the operation. @throws NeutronError 412 */
+async function requireRevision(trx: Knex, source: Source<CommonRow>, { caller, id, revision }: Target): Promise<void> {
+  if (revision === null) return
+  const row = await selectOne(trx, source, caller, id, true)
+  if (row !== null) checkRevision(revision, row.revision_number)
+}
+
+/** @throws NeutronError 412 */
+export function checkRevision(expected: number | null, current: number): void {
+  if (expected === null || expected === current) return
+  throw new NeutronError(
+    412,
+    'RevisionNumberConstraintFailed',
+    `Constrained to ${expected}, but current revision is ${current}`,
+  )
+}
 
 const inTurn = createQueues()
 
@@ -120,19 +157,16 @@ export const CHANGED = { updated_at: sql`now()`, revision_number: sql`revision_n
 export const MAX_TAGS = 50
 
 async function retag(
-  database: Database,
+  trx: Knex,
   source: Source<CommonRow>,
-  caller: Caller,
-  id: string,
+  { caller, id }: Target,
   change: (tags: readonly string[]) => string[],
 ): Promise<string[]> {
-  return inTransaction(database, async trx => {
-    const row = await lockOwned(trx, source, caller, id, `update_${source.kind}s_tags`)
-    const tags = [...new Set(change(row.tags))].sort()
-    if (tags.length > MAX_TAGS) throw invalidRequest(`${tags.length} tags given; the maximum is ${MAX_TAGS}`)
-    await execute(trx, sql`UPDATE ${identifier(source.kind)} SET ${assignments({ tags, ...CHANGED })} WHERE id = ${id}`)
-    return tags
-  })
+  const row = await lockOwned(trx, source, caller, id, `update_${source.kind}s_tags`)
+  const tags = [...new Set(change(row.tags))].sort()
+  if (tags.length > MAX_TAGS) throw invalidRequest(`${tags.length} tags given; the maximum is ${MAX_TAGS}`)
+  await execute(trx, sql`UPDATE ${identifier(source.kind)} SET ${assignments({ tags, ...CHANGED })} WHERE id = ${id}`)
+  return tags
 }
 
 /** The columns all resources share. */

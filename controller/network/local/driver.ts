@@ -101,7 +101,8 @@ async function bindPort(database: Database, id: string, { deviceId, deviceOwner 
   requirePortId(id)
   const bound = await execute(
     database,
-    sql`UPDATE port SET device_id = ${deviceId}, device_owner = ${deviceOwner}, updated_at = now()
+    sql`UPDATE port SET device_id = ${deviceId}, device_owner = ${deviceOwner}, updated_at = now(),
+                          revision_number = revision_number + (device_id <> ${deviceId})::integer
          WHERE id = ${id} AND device_id IN ('', ${deviceId})`,
   )
   if (bound === 1) return
@@ -114,7 +115,7 @@ async function unbindPort(database: Database, id: string): Promise<void> {
   requirePortId(id)
   await execute(
     database,
-    sql`UPDATE port SET device_id = '', device_owner = '' WHERE id = ${id} AND ensured_name IS NULL`,
+    sql`UPDATE port SET device_id = '', device_owner = '', revision_number = revision_number + 1 WHERE id = ${id} AND ensured_name IS NULL`,
   )
 }
 
@@ -182,8 +183,9 @@ async function makePort(trx: Knex, request: PortRequest, shared: SharedAddresses
 
 /** @returns null if the port was deleted concurrently */
 async function growPort(trx: Knex, id: string, request: PortRequest, shared: SharedAddresses): Promise<Port | null> {
-  // Without the lock, two concurrent requests would each place an address.
-  await execute(trx, sql`SELECT 1 FROM port WHERE id = ${id} FOR UPDATE`)
+  // This also locks the row: two concurrent requests would each place an address.
+  const changed = sql`updated_at = now(), revision_number = revision_number + 1`
+  await execute(trx, sql`UPDATE port SET ${changed} WHERE id = ${id}`)
   const [port] = await selectPorts(trx, sql`port.id = ${id}`)
   if (port === undefined) return null
   await placeAddresses(trx, id, request, missingFixedIps(port, request), shared)

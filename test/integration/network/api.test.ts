@@ -20,7 +20,15 @@ t.test('a request needs a valid token, a known path and an allowed method', asyn
   t.match((await call('GET /v2.0', A)).body, { resources: [{ name: 'network', collection: 'networks' }, {}, {}] })
   isFault(t, await call('GET /v2.0/nonsense', A), 404, 'HTTPNotFound')
   isFault(t, await call('PATCH /v2.0/networks', A), 405, 'HTTPMethodNotAllowed')
-  isFault(t, await call('POST /v2.0/routers', A, { router: {} }), 405, 'HTTPMethodNotAllowed')
+  for (const [path, message] of [
+    ['floatingips', /does not offer floating IPs\. .* external network/],
+    ['security-groups', /does not offer security groups\. .* allowed_cidrs/],
+    ['routers', /does not offer routers\. .* subnet_id/],
+    ['trunks', /^This networking service does not offer trunks\.$/],
+  ] as const) {
+    isFault(t, await call(`POST /v2.0/${path}`, A, {}), 501, 'HTTPNotImplemented', message)
+    t.strictSame(Object.values((await call(`GET /v2.0/${path}`, A)).body), [[]], 'the list is empty')
+  }
 })
 
 t.test('networks', async t => {
@@ -221,6 +229,46 @@ t.test('subnets', async t => {
   })
 })
 
+t.test('a change can require the revision that its author has seen', async t => {
+  const network = await create('network', {})
+  const subnet = await create('subnet', { network_id: network.id, cidr: '10.70.0.0/24' })
+  const port = await create('port', { network_id: network.id })
+  const seeing = (revision: unknown) => ({ 'If-Match': `revision_number=${revision}` })
+  const other = 'RevisionNumberConstraintFailed'
+  for (const [kind, { id }] of [
+    ['port', port],
+    ['subnet', subnet],
+    ['network', network],
+  ] as const) {
+    const path = `/v2.0/${kind}s/${id}`
+    const change = (headers: Record<string, string>, name = 'changed') =>
+      call(`PUT ${path}`, A, { [kind]: { name } }, { headers })
+    t.match(await change(seeing(1)), { status: 200, body: { [kind]: { revision_number: 2 } } })
+    isFault(t, await change(seeing(1), 'lost'), 412, other, 'Constrained to 1, but current revision is 2')
+    isFault(t, await change({ 'If-Match': '"revision_number=1"' }), 412, other)
+    isFault(t, await call(`PUT ${path}/tags`, A, { tags: ['x'] }, { headers: seeing(1) }), 412, other)
+    isFault(t, await call(`PUT ${path}/tags/x`, A, undefined, { headers: seeing(1) }), 412, other)
+    isFault(t, await call(`DELETE ${path}`, A, undefined, { headers: seeing(3) }), 412, other)
+    t.match((await call(`GET ${path}`, A)).body, { [kind]: { name: 'changed', tags: [], revision_number: 2 } })
+    isFault(t, await change(seeing('x')), 400, 'HTTPBadRequest', 'must be an integer')
+    const twice = { 'If-Match': 'revision_number=2, revision_number=3' }
+    isFault(t, await change(twice), 400, 'HTTPBadRequest', 'Multiple')
+    t.equal((await change({ 'If-Match': '"etag"' })).status, 200, 'any other entity tag has no effect')
+    t.equal((await call(`PUT ${path}/tags/x`, A, undefined, { headers: seeing(3) })).status, 201)
+    t.equal((await call(`PUT ${path}`, B, { [kind]: {} }, { headers: seeing(1) })).status, 404)
+    t.equal((await call(`DELETE ${path}`, A, undefined, { headers: seeing(4) })).status, 204)
+  }
+  const noop = { base: api.noopUrl, headers: seeing(2) }
+  isFault(t, await call(`PUT /v2.0/networks/${network.id}`, A, { network: {} }, noop), 412, other)
+
+  await t.test('of two that have seen the same, one succeeds', async t => {
+    const { id } = await create('network', {})
+    const rename = (name: string) => call(`PUT /v2.0/networks/${id}`, A, { network: { name } }, { headers: seeing(1) })
+    const statuses = (await Promise.all(['a', 'b', 'c'].map(rename))).map(({ status }) => status)
+    t.strictSame(statuses.sort(), [200, 412, 412])
+  })
+})
+
 t.test('with the noop driver, every id exists', async t => {
   for (const plural of ['networks', 'subnets', 'ports']) {
     const id = randomUUID()
@@ -233,11 +281,11 @@ t.test('with the noop driver, every id exists', async t => {
     )
     t.equal(named.length, 1)
     t.strictSame(await list(plural, '', A, api.noopUrl), [])
-    t.equal((await call(`GET /v2.0/${plural}/${id}`, A, undefined, api.noopUrl)).status, 200)
-    t.equal((await call(`DELETE /v2.0/${plural}/${id}`, A, undefined, api.noopUrl)).status, 204)
+    t.equal((await call(`GET /v2.0/${plural}/${id}`, A, undefined, { base: api.noopUrl })).status, 200)
+    t.equal((await call(`DELETE /v2.0/${plural}/${id}`, A, undefined, { base: api.noopUrl })).status, 204)
     isFault(
       t,
-      await call(`GET /v2.0/${plural}/word`, A, undefined, api.noopUrl),
+      await call(`GET /v2.0/${plural}/word`, A, undefined, { base: api.noopUrl }),
       404,
       `${plural === 'networks' ? 'Network' : plural === 'ports' ? 'Port' : 'Subnet'}NotFound`,
     )
@@ -246,10 +294,10 @@ t.test('with the noop driver, every id exists', async t => {
     'POST /v2.0/subnets',
     A,
     { subnet: { network_id: randomUUID(), cidr: '10.0.0.0/24' } },
-    api.noopUrl,
+    { base: api.noopUrl },
   )
   t.match(made, { status: 201, body: { subnet: { cidr: '10.0.0.0/24', project_id: 'a' } } })
-  const wrong = await call('POST /v2.0/ports', A, { port: { network_id: 5 } }, api.noopUrl)
+  const wrong = await call('POST /v2.0/ports', A, { port: { network_id: 5 } }, { base: api.noopUrl })
   isFault(t, wrong, 400, 'HTTPBadRequest')
 })
 

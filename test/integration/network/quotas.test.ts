@@ -48,7 +48,7 @@ t.test('projects see their limits and administrators set them', async t => {
   t.strictSame(await show('a'), DEFAULTS)
   isFault(t, await call(`DELETE ${QUOTAS}/a`, ADMIN), 404, 'TenantQuotaNotFound')
   t.strictSame(
-    (await call(`GET ${QUOTAS}/a`, A, undefined, api.noopUrl)).body.quota,
+    (await call(`GET ${QUOTAS}/a`, A, undefined, { base: api.noopUrl })).body.quota,
     DEFAULTS,
     'the noop driver does too',
   )

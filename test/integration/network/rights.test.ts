@@ -76,6 +76,7 @@ t.test('no route shows or changes another project’s objects', async t => {
   for (const path of others) {
     table[`GET /v2.0/${path}`] = { expect: 'no trace' }
     table[`GET /v2.0/${path}/:id`] = { expect: HIDDEN }
+    table[`POST /v2.0/${path}`] = { body: {}, expect: 501 }
   }
 
   // The documentation page is the same for everyone.

@@ -51,13 +51,19 @@ export async function startNetworkApi(settings: Record<string, unknown> = {}) {
   const server = await startServer(app, anywhere)
   const noop = await startServer(createNetworkApi({ ...options, config: { ...config, driver: 'noop' } }), anywhere)
 
-  async function call(operation: string, token: string | null, body?: unknown, base = server.url): Promise<Reply> {
+  async function call(
+    operation: string,
+    token: string | null,
+    body?: unknown,
+    { base = server.url, headers = {} }: { base?: string; headers?: Record<string, string> } = {},
+  ): Promise<Reply> {
     const [method, path] = operation.split(' ')
     const response = await fetch(`${base}${path}`, {
       method: method!,
       headers: {
         ...(token === null ? {} : { 'X-Auth-Token': token }),
         ...(body === undefined ? {} : { 'Content-Type': 'application/json' }),
+        ...headers,
       },
       ...(body === undefined ? {} : { body: typeof body === 'string' ? body : JSON.stringify(body) }),
       signal: AbortSignal.timeout(20_000),
@@ -79,7 +85,7 @@ export async function startNetworkApi(settings: Record<string, unknown> = {}) {
       return reply.body[kind] as Item
     },
     list: async (plural: string, query: string, token = A, base = server.url): Promise<Item[]> => {
-      const reply = await call(`GET /v2.0/${plural}?${query}`, token, undefined, base)
+      const reply = await call(`GET /v2.0/${plural}?${query}`, token, undefined, { base })
       if (reply.status !== 200) throw new Error(`${query}: ${reply.status} ${JSON.stringify(reply.body)}`)
       return reply.body[plural] as Item[]
     },

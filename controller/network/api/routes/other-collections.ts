@@ -3,24 +3,48 @@ import { objectOf, ref } from '../../../api/schema.js'
 import { route } from '../dialect.js'
 import { NeutronError } from '../neutron-error.js'
 
-/** Path below /v2.0 -> key in the answer, for resources that other Networking services have and this one does not. */
-const EMPTY: Readonly<Record<string, string>> = {
-  agents: 'agents',
-  availability_zones: 'availability_zones',
-  routers: 'routers',
-  floatingips: 'floatingips',
-  'security-groups': 'security_groups',
-  'security-group-rules': 'security_group_rules',
-  'qos/policies': 'policies',
-  subnetpools: 'subnetpools',
-  'address-scopes': 'address_scopes',
-  'address-groups': 'address_groups',
-  'network-ip-availabilities': 'network_ip_availabilities',
-  trunks: 'trunks',
-  'rbac-policies': 'rbac_policies',
-  segments: 'segments',
-  flavors: 'flavors',
-  'service-providers': 'service_providers',
+/** A kind of resource that other Networking services have and this one does not. */
+type Missing = {
+  /** The key in the answer. */
+  key: string
+  name: string
+  /** What to do instead. */
+  instead?: string
+}
+
+const NO_GROUPS =
+  'A load balancer restricts its clients with the allowed_cidrs of its listeners; nothing restricts the traffic of a port.'
+
+/** By their path below /v2.0. */
+export const MISSING: Readonly<Record<string, Missing>> = {
+  agents: { key: 'agents', name: 'agents' },
+  availability_zones: { key: 'availability_zones', name: 'availability zones' },
+  routers: {
+    key: 'routers',
+    name: 'routers',
+    instead: 'A load balancer connects networks: its VIP is on one, and its members on any, named by their subnet_id.',
+  },
+  floatingips: {
+    key: 'floatingips',
+    name: 'floating IPs',
+    instead: 'To reach a load balancer from outside, create its VIP on an external network.',
+  },
+  'security-groups': { key: 'security_groups', name: 'security groups', instead: NO_GROUPS },
+  'security-group-rules': { key: 'security_group_rules', name: 'security group rules', instead: NO_GROUPS },
+  'qos/policies': { key: 'policies', name: 'QoS policies' },
+  subnetpools: { key: 'subnetpools', name: 'subnet pools', instead: 'Create a subnet with a cidr of your choice.' },
+  'address-scopes': { key: 'address_scopes', name: 'address scopes' },
+  'address-groups': { key: 'address_groups', name: 'address groups' },
+  'network-ip-availabilities': { key: 'network_ip_availabilities', name: 'IP availabilities' },
+  trunks: { key: 'trunks', name: 'trunks' },
+  'rbac-policies': {
+    key: 'rbac_policies',
+    name: 'RBAC policies',
+    instead: 'An administrator shares a network with all projects by its attribute shared.',
+  },
+  segments: { key: 'segments', name: 'segments' },
+  flavors: { key: 'flavors', name: 'flavors' },
+  'service-providers': { key: 'service_providers', name: 'service providers' },
 }
 
 /** The API extensions whose attributes and filters this service supports. */
@@ -77,6 +101,11 @@ const EXTENSIONS: readonly { alias: string; name: string; description: string }[
     description: 'Check the resource usage before applying a new quota limit',
   },
   {
+    alias: 'revision-if-match',
+    name: 'If-Match constraints based on revision_number',
+    description: 'Extension indicating that If-Match based on revision_number is supported.',
+  },
+  {
     alias: 'standard-attr-description',
     name: 'standard-attr-description',
     description: 'Extension to add descriptions to standard attributes',
@@ -109,18 +138,27 @@ const common = { method: 'GET', right: 'see the service', group: 'extensions', s
 
 /** Answers the look-ups that clients make along the way with empty lists, so that their commands do not fail. */
 export const otherRoutes = [
-  ...Object.entries(EMPTY).flatMap(([path, key]) => [
+  ...Object.entries(MISSING).flatMap(([path, { key, name, instead }]) => [
     route({
       ...common,
       path: `/v2.0/${path}`,
-      summary: `List ${key.replaceAll('_', ' ')}: always empty`,
+      summary: `List ${name}: always empty`,
       answer: objectOf({ [key]: { type: 'array', maxItems: 0 } }),
       handle: async () => jsonAnswer(200, { [key]: [] }),
     }),
     route({
       ...common,
+      ...{ method: 'POST', path: `/v2.0/${path}`, status: 501 },
+      summary: `Create ${name}: always refused`,
+      handle: async () => {
+        const refusal = `This networking service does not offer ${name}.`
+        throw new NeutronError(501, 'HTTPNotImplemented', instead === undefined ? refusal : `${refusal} ${instead}`)
+      },
+    }),
+    route({
+      ...common,
       path: `/v2.0/${path}/:id`,
-      summary: `Show one of the ${key.replaceAll('_', ' ')}: always answers 404`,
+      summary: `Show one of the ${name}: always answers 404`,
       status: 404,
       handle: async () => {
         throw new NeutronError(404, 'HTTPNotFound', 'The resource could not be found.')

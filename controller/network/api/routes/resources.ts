@@ -6,8 +6,8 @@ import type { Caller } from '../../../identity/caller.js'
 import { attribute, parseAttributes, unwrap } from '../body.js'
 import { route, type Service } from '../dialect.js'
 import { paginationLinks, parseListing, pickFields } from '../listing.js'
-import { NeutronError, notFound, type Singular } from '../neutron-error.js'
-import { type Item, MAX_TAGS } from '../resource.js'
+import { invalidRequest, NeutronError, notFound, type Singular } from '../neutron-error.js'
+import { type Item, MAX_TAGS, type Target } from '../resource.js'
 import type { Source } from '../select.js'
 
 /** The routes of one kind of resource: list, create, show, update, delete, and its tags. */
@@ -73,19 +73,20 @@ function itemRoutes(singular: Singular) {
     route({
       ...{ method: 'PUT', path, right: 'write', group, status: 200 },
       summary: `Update a ${singular}; attributes not given stay unchanged`,
+      parameters: [IF_MATCH],
       requestForm: objectOf({ [singular]: ref(`${singular}_update`) }),
       answer,
       handle: async ({ resources }, call) => {
         const [attributes] = unwrap(await call.json(), singular).items
-        const { caller, params } = call
-        return jsonAnswer(200, { [singular]: await resources[singular].update(caller, params.id ?? '', attributes) })
+        return jsonAnswer(200, { [singular]: await resources[singular].update(targetOf(call), attributes) })
       },
     }),
     route({
       ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
       summary: `Delete a ${singular}`,
-      handle: async ({ resources }, { caller, params }) => {
-        await resources[singular].remove(caller, params.id ?? '')
+      parameters: [IF_MATCH],
+      handle: async ({ resources }, call) => {
+        await resources[singular].remove(targetOf(call))
         return NO_CONTENT
       },
     }),
@@ -107,18 +108,20 @@ function tagListRoutes(singular: Singular) {
     route({
       ...{ method: 'PUT', path, right: 'write', group, status: 200 },
       summary: `Replace the tags of a ${singular}`,
+      parameters: [IF_MATCH],
       request: tagsSchema,
       answer: ref('tags'),
       handle: async ({ resources }, call) => {
         const { tags } = await call.body()
-        return jsonAnswer(200, { tags: await resources[singular].retag(call.caller, call.params.id ?? '', () => tags) })
+        return jsonAnswer(200, { tags: await resources[singular].retag(targetOf(call), () => tags) })
       },
     }),
     route({
       ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
       summary: `Remove all tags of a ${singular}`,
-      handle: async ({ resources }, { caller, params }) => {
-        await resources[singular].retag(caller, params.id ?? '', () => [])
+      parameters: [IF_MATCH],
+      handle: async ({ resources }, call) => {
+        await resources[singular].retag(targetOf(call), () => [])
         return NO_CONTENT
       },
     }),
@@ -141,17 +144,20 @@ function oneTagRoutes(singular: Singular) {
     route({
       ...{ method: 'PUT', path, right: 'write', group, status: 201 },
       summary: `Add a tag to a ${singular}`,
-      handle: async ({ resources }, { caller, params }) => {
-        const tag = parseAttributes(tagSchema, params.tag)
-        await resources[singular].retag(caller, params.id ?? '', tags => [...tags, tag])
+      parameters: [IF_MATCH],
+      handle: async ({ resources }, call) => {
+        const tag = parseAttributes(tagSchema, call.params.tag)
+        await resources[singular].retag(targetOf(call), tags => [...tags, tag])
         return { status: 201 }
       },
     }),
     route({
       ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
       summary: `Remove a tag from a ${singular}`,
-      handle: async ({ resources }, { caller, params: { id = '', tag = '' } }) => {
-        await resources[singular].retag(caller, id, tags => {
+      parameters: [IF_MATCH],
+      handle: async ({ resources }, call) => {
+        const { tag = '' } = call.params
+        await resources[singular].retag(targetOf(call), tags => {
           if (!tags.includes(tag)) throw tagNotFound(tag)
           return tags.filter(other => other !== tag)
         })
@@ -159,6 +165,26 @@ function oneTagRoutes(singular: Singular) {
       },
     }),
   ]
+}
+
+function targetOf(call: Call<Caller>): Target {
+  return { caller: call.caller, id: call.params.id ?? '', revision: requestedRevision(call.header('If-Match')) }
+}
+
+/** The revision in `If-Match: revision_number=N`; null without one. @throws NeutronError 400 in Neutron's wording */
+function requestedRevision(header: string): number | null {
+  const [given, ...more] = header.split(',').flatMap(tag => /^\s*"?revision_number=(.*?)"?\s*$/.exec(tag)?.[1] ?? [])
+  if (more.length > 0) throw invalidRequest('Multiple revision_number constraints are not supported.')
+  if (given === undefined) return null
+  if (!/^\d{1,15}$/.test(given)) throw invalidRequest('Revision number constraint must be an integer.')
+  return Number(given)
+}
+
+const IF_MATCH: Parameter = {
+  name: 'If-Match',
+  in: 'header',
+  description: '`revision_number=N`: the request is refused with 412 unless the object has this revision number.',
+  schema: { type: 'string' },
 }
 
 const collectionPath = (singular: Singular) => `/v2.0/${singular}s`
