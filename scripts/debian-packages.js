@@ -32,7 +32,7 @@ export const TEST_PACKAGES = [
   'softhsm2',
 ]
 /** Other projects' suites, which test/suites/ runs. */
-export const SUITE_PACKAGES = ['tempest', 'octavia-tempest-plugin', 'barbican-tempest-plugin']
+export const SUITE_PACKAGES = ['python3-requests-mock', 'tempest', 'octavia-tempest-plugin', 'barbican-tempest-plugin']
 export const BENCH_PACKAGES = ['nginx-light', 'wrk']
 
 /** Units that these packages would start at the next boot. Krater runs these programs itself. */

@@ -4,11 +4,14 @@ import os
 
 from castellan import key_manager
 from castellan.common.credentials.keystone_password import KeystonePassword
+from castellan.common.credentials.keystone_token import KeystoneToken
 from castellan.common.objects import opaque_data, passphrase, private_key, public_key, symmetric_key, x_509
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from keystoneauth1 import identity, session
 from oslo_config import cfg
+from oslo_context.context import RequestContext
 
 from findings import Recorded, find, look, refuse
 
@@ -49,7 +52,40 @@ def samples():
     ]
 
 
+def look_at_contexts():
+    """Every kind of context, with the endpoint of the catalogue and with one of the configuration, with and without a slash."""
+    auth_url = os.environ['OS_AUTH_URL']
+    password = context_of(os.environ['OS_USERNAME'], os.environ['OS_PROJECT_NAME'])
+    auth = identity.V3Password(
+        auth_url=auth_url,
+        password=password.password,
+        username=password.username,
+        user_domain_name='Default',
+        project_name=password.project_name,
+        project_domain_name='Default',
+    )
+    signed_in = session.Session(auth=auth)
+    token, project = auth.get_token(signed_in), auth.get_project_id(signed_in)
+    url = auth.get_endpoint(signed_in, service_type='key-manager').rstrip('/')
+    contexts = [
+        password,
+        KeystoneToken(token=token, auth_url=auth_url, project_id=project),
+        RequestContext(auth_token=token, project_id=project),
+    ]
+    for endpoint in (None, url, f'{url}/'):
+        conf = cfg.ConfigOpts()
+        keys = key_manager.API(conf)
+        conf.set_override('auth_endpoint', auth_url, 'barbican')
+        conf.set_override('barbican_endpoint', endpoint, 'barbican')
+        for context in contexts:
+            id = keys.store(context, opaque_data.OpaqueData(b'x', 'of a context'))
+            kept = keys.get(context, id).get_encoded()
+            keys.delete(context, id)
+            find(f'{type(context).__name__} with the endpoint {endpoint}', kept, b'x')
+
+
 def look_at_castellan():
+    look_at_contexts()
     keys = Recorded(key_manager.API(cfg.ConfigOpts()))
     context = context_of(os.environ['OS_USERNAME'], os.environ['OS_PROJECT_NAME'])
     kept = {}

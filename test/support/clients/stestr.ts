@@ -30,7 +30,7 @@ export type Suite = {
   passing: number
 }
 
-type Result = { test: string; status: string; details: string }
+export type Result = { test: string; status: string; details: string }
 
 /** A directory of one run, which is removed after the test. */
 export function suiteDirectory(t: Test): string {
@@ -42,6 +42,7 @@ export function suiteDirectory(t: Test): string {
 /**
  * Runs an upstream suite and makes one assertion of each of its tests: it passes unless it is named as skipped or
  * failing. A name without such a test fails too.
+ * @returns what each test said
  */
 export async function runSuite(
   t: Test,
@@ -49,7 +50,7 @@ export async function runSuite(
   suite: Suite,
   environment: NodeJS.ProcessEnv,
   timeout = 500_000,
-): Promise<void> {
+): Promise<Result[]> {
   t.setTimeout(timeout + 60_000)
   const { tests, select, excluded = {}, passing } = suite
   // The tests of a class share what its setUpClass made, so one process runs them all.
@@ -65,6 +66,7 @@ export async function runSuite(
   checkResults(t, results, suite)
   const passed = results.filter(({ status }) => status === 'success').length
   t.ok(passed >= passing, `${passed} upstream tests pass`)
+  return results
 }
 
 function checkResults(t: Test, results: readonly Result[], { skipped = {}, failing = {} }: Suite): void {
