@@ -25,6 +25,7 @@ export const TEST_PACKAGES = [
   'python3-octaviaclient',
   'python3-barbicanclient',
   'python3-castellan',
+  'python3-grpcio',
   'python3-openstacksdk',
   'python3-oslo.messaging',
   'rabbitmq-server',
