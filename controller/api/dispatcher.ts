@@ -1,5 +1,6 @@
 import type { Context, Middleware } from 'koa'
 import { ApiError } from '../http/errors.js'
+import { createLargeBodies } from '../http/large-bodies.js'
 import { createPublicBase, type PublicBase } from '../http/public-base.js'
 import { createClientAddress } from '../http/trusted-proxies.js'
 import type { Turns } from '../http/turns.js'
@@ -22,6 +23,7 @@ export class Dispatcher<Service, Caller, Right> {
   readonly #dialect: Dialect<Service, Caller, Right>
   readonly #service: Service
   readonly #turns: Turns
+  readonly #largeBodies = createLargeBodies()
   readonly #router: Router<Route<Service, Caller, Right>>
   readonly #baseOf: PublicBase
   readonly #addressOf: (ctx: Context) => string | null
@@ -48,11 +50,20 @@ export class Dispatcher<Service, Caller, Right> {
       const found = this.#router.find(ctx.method, location.path)
       const caller = this.#needsToken(location.path, found) ? await dialect.authenticate(ctx, location.written) : null
       const place = dialect.placeOf(caller, ctx)
-      if (place === null) await this.#answer(ctx, location, found, caller)
-      else await this.#turns.take(place, () => this.#answer(ctx, location, found, caller))
+      const answer = () => this.#answer(ctx, location, found, caller)
+      if (place === null) await answer()
+      else if (!this.#mayBeLarge(ctx, found)) await this.#turns.take(place, answer)
+      else await this.#largeBodies.take(place, () => this.#turns.take(place, answer))
     } catch (error) {
       throw dialect.translate?.(error, location) ?? error
     }
+  }
+
+  /** Whether the body may exceed the API's usual limit: by its length, or because it does not say its length. */
+  #mayBeLarge(ctx: Context, { match }: Found<Route<Service, Caller, Right>>): boolean {
+    const usual = this.#dialect.body.maxBytes
+    if (match === null || (match.route.maxBytes ?? 0) <= usual) return false
+    return ctx.get('Transfer-Encoding') !== '' || Number(ctx.get('Content-Length')) > usual
   }
 
   #needsToken(path: string, { match, routes }: Found<Route<Service, Caller, Right>>): boolean {

@@ -21,6 +21,9 @@ import { canonicalPath, withoutPrefix } from './paths.js'
 /** Octavia's limit. */
 const MAX_BODY_BYTES = 114_688
 
+/** For a batch of members and for trees: 5,000 members with the longest name and twenty tags fit. */
+export const MAX_TREE_BYTES = 4 * 1024 * 1024
+
 export const HEALTH_CHECK_PATH = '/healthcheck'
 
 /** The right that a route requires; some routes only need a token. */

@@ -20,7 +20,7 @@ import { changesPool, selectWithinCapacity, turnsOn } from '../tree/check-capaci
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { listenerCreateSchema } from '../tree/nested.js'
 import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../tree/new-objects.js'
-import { apiCaller, type Call } from './dialect.js'
+import { apiCaller, type Call, MAX_TREE_BYTES } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { listenerStatistics } from './statistics.js'
 
@@ -42,7 +42,7 @@ export const listenerRoutes = [
   ...objectRoutes(listener, {
     path: '/lbaas/listeners',
     rights: { read: 'read', write: 'write' },
-    create: { request: createBody, handle: create },
+    create: { request: createBody, handle: create, maxBytes: MAX_TREE_BYTES },
     update: { request: updateBody, handle: update },
     remove: { handle: remove },
   }),

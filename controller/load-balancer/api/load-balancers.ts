@@ -43,7 +43,7 @@ import { type LoadBalancerBody, loadBalancerCreateSchema } from '../tree/nested.
 import { type NewObjects, planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { presentTree } from '../tree/present-tree.js'
 import { isForeignKeyViolation } from './administration/shared-objects.js'
-import { apiCaller, type Call, route } from './dialect.js'
+import { apiCaller, type Call, MAX_TREE_BYTES, route } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { loadBalancerStatistics } from './statistics.js'
 import { statusTrees } from './status-tree.js'
@@ -57,7 +57,7 @@ export const loadBalancerRoutes = [
   ...objectRoutes(loadBalancer, {
     path: '/lbaas/loadbalancers',
     rights: { read: 'read', write: 'write' },
-    create: { request: createBody, handle: create },
+    create: { request: createBody, handle: create, maxBytes: MAX_TREE_BYTES },
     update: { request: updateBody, handle: update },
     remove: { handle: remove, parameters: [flag('cascade', 'Whether to delete all child objects too.')] },
   }),

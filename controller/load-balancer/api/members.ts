@@ -32,7 +32,7 @@ import { canonicalUuid, isObject } from '../schema/values.js'
 import { type Capacity, capacityOf, refuseExcess, selectWithinCapacity } from '../tree/check-capacity.js'
 import { checkCompatibility } from '../tree/compatibility.js'
 import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } from '../tree/plan-batch.js'
-import { type Call, route } from './dialect.js'
+import { type Call, MAX_TREE_BYTES, route } from './dialect.js'
 import { objectAnswer, objectRoutes, pageAnswer } from './object-routes.js'
 
 const createBody = wrappedBody(member.singular, createSchema(member))
@@ -58,6 +58,7 @@ export const memberRoutes = [
     status: 202,
     requestForm: objectOf({ members: { type: 'array', items: ref('member_create') } }),
     parameters: [flag('additive_only', 'Whether to keep members that the body does not contain.')],
+    maxBytes: MAX_TREE_BYTES,
     handle: replaceAll,
   }),
 ]

@@ -12,7 +12,8 @@ import { authorise, isAllowed, type Requester, type Right } from '../schema/righ
 import { type Presented, selectObject, wrapped } from '../schema/select.js'
 import { type Handler, type LoadBalancerRoute, route } from './dialect.js'
 
-export type Action<Body> = { request: z.ZodType<Body>; handle: Handler<Body> }
+/** `maxBytes`: unless the API's limit suffices. */
+export type Action<Body> = { request: z.ZodType<Body>; handle: Handler<Body>; maxBytes?: number }
 
 export type ObjectRoutes<Create, Update> = {
   /** Path of the collection. Its last segment is the heading in the API description. */

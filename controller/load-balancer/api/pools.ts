@@ -25,7 +25,7 @@ import { selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
 import { poolCreateSchema } from '../tree/nested.js'
 import { planPool, refuseUnsupportedObjects } from '../tree/new-objects.js'
-import { apiCaller, type Call } from './dialect.js'
+import { apiCaller, type Call, MAX_TREE_BYTES } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { poolStatistics } from './statistics.js'
 
@@ -36,7 +36,7 @@ export const poolRoutes = [
   ...objectRoutes(pool, {
     path: '/lbaas/pools',
     rights: { read: 'read', write: 'write' },
-    create: { request: createBody, handle: create },
+    create: { request: createBody, handle: create, maxBytes: MAX_TREE_BYTES },
     update: { request: updateBody, handle: update },
     remove: { handle: remove },
   }),

@@ -72,7 +72,10 @@ function shortenChanges(attributes: Readonly<Record<string, unknown>>): Record<s
 
 function shorten(value: unknown): unknown {
   if (typeof value === 'string') return value.length > MAX_TEXT_LENGTH ? `${value.slice(0, MAX_TEXT_LENGTH)}...` : value
-  if (typeof value !== 'object' || value === null || JSON.stringify(value).length <= MAX_JSON_LENGTH) return value
+  if (typeof value !== 'object' || value === null) return value
+  // Not even a list of single digits is shorter. Writing thousands of members only to measure them takes long.
+  const isLong = Array.isArray(value) && value.length > MAX_JSON_LENGTH
+  if (!isLong && JSON.stringify(value).length <= MAX_JSON_LENGTH) return value
   return Array.isArray(value) ? `${value.length} items` : `${Object.keys(value).length} keys`
 }
 

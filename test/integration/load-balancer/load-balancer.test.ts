@@ -106,7 +106,10 @@ t.test('transport and discovery', async t => {
       body: { faultcode: 'Client', debuginfo: null },
     })
     t.equal((await api.ask('POST', '/v2/lbaas/pools')).status, 400)
-    t.equal((await api.ask('POST', '/v2/lbaas/pools', { pool: { name: 'x'.repeat(120_000) } })).status, 413)
+    t.equal(
+      (await api.ask('POST', '/v2/lbaas/healthmonitors', { healthmonitor: { name: 'x'.repeat(120_000) } })).status,
+      413,
+    )
     t.match(
       (await api.ask('GET', '/v2/lbaas/pools')).headers.get('x-openstack-request-id') ?? '',
       /^req-[0-9a-f-]{36}$/,

@@ -131,8 +131,13 @@ t.test('headers', async t => {
       t.match(await post(text, type), { status: 415, body: { faultcode: 'Client', debuginfo: null } }, type)
     }
     const padded = (bytes: number) => text.padEnd(bytes, ' ')
-    t.equal((await post(padded(114_688), 'application/json')).status, 201, 'a body of exactly the limit')
-    t.match(await post(padded(114_689), 'application/json'), { status: 413, body: { faultcode: 'Client' } })
+    const limit = 4 * 1024 * 1024
+    t.equal((await post(padded(limit), 'application/json')).status, 201, 'a tree of exactly the limit')
+    t.match(await post(padded(limit + 1), 'application/json'), { status: 413, body: { faultcode: 'Client' } })
+    const made = idIn(await post(text, 'application/json'), 'loadbalancer')
+    const change = '{"loadbalancer": {}}'
+    t.equal((await api.ask('PUT', `${BALANCERS}/${made}`, change.padEnd(114_688))).status, 200, 'of other requests')
+    t.equal((await api.ask('PUT', `${BALANCERS}/${made}`, change.padEnd(114_689))).status, 413)
   })
   await t.test('a chunked body above the limit is 413 and closes the connection', async t => {
     const { port } = new URL(api.url)
@@ -146,7 +151,7 @@ t.test('headers', async t => {
       socket.on('error', reject)
       const piece = 'x'.repeat(60_000)
       socket.write(
-        `POST ${BALANCERS} HTTP/1.1\r\nHost: x\r\nX-Auth-Token: ${tokenOf('member')}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
+        `POST /v2/lbaas/healthmonitors HTTP/1.1\r\nHost: x\r\nX-Auth-Token: ${tokenOf('member')}\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n`,
       )
       for (let count = 0; count < 2; count++) socket.write(`${piece.length.toString(16)}\r\n${piece}\r\n`)
     })
