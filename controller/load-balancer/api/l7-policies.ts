@@ -17,7 +17,7 @@ import { renumber } from '../objects/l7-policies/positions.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
 import { checkPolicyListener, completePolicyUpdate, type Redirection } from '../objects/l7-policies/rules.js'
 import { listener } from '../objects/listeners/resource.js'
-import { checkPoolProtocol } from '../objects/listeners/rules.js'
+import { checkPoolUse } from '../objects/listeners/rules.js'
 import { usablePool } from '../objects/pools/usable-pool.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
 import { immutable, missing } from '../schema/faults.js'
@@ -155,5 +155,5 @@ async function checkRedirectPool(
   { protocol }: TouchedListener,
   poolId: string | null,
 ): Promise<void> {
-  if (poolId !== null) checkPoolProtocol(protocol, (await usablePool(trx, id, poolId)).protocol)
+  if (poolId !== null) checkPoolUse(protocol, await usablePool(trx, id, poolId))
 }

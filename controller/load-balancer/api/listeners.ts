@@ -4,7 +4,7 @@ import { checkCertificates, checkReferences } from '../change/check-references.j
 import { requestDetail } from '../change/events.js'
 import { storeObjects } from '../change/store.js'
 import { listener } from '../objects/listeners/resource.js'
-import { checkPoolProtocol, completeListenerUpdate, type StoredListener } from '../objects/listeners/rules.js'
+import { checkPoolUse, completeListenerUpdate, type StoredListener } from '../objects/listeners/rules.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { usablePool } from '../objects/pools/usable-pool.js'
 import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
@@ -102,7 +102,7 @@ async function update(service: Service, call: Call<z.output<typeof updateBody>>,
       const stored: Found<StoredListener> = await findObject(trx, listener, found.id)
       const values = completeListenerUpdate(config, stored, given)
       if (typeof values.default_pool_id === 'string') {
-        checkPoolProtocol(stored.protocol, (await usablePool(trx, changed.id, values.default_pool_id)).protocol)
+        checkPoolUse(stored.protocol, await usablePool(trx, changed.id, values.default_pool_id))
       }
       const provider = enabledProvider(providers, changed.provider)
       const { allowed_cidrs = null } = values

@@ -1,5 +1,5 @@
 import type { z } from 'zod'
-import { maybeOne } from '../../database/query.js'
+import { many, maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
 import { conflict } from '../../http/errors.js'
@@ -8,7 +8,7 @@ import { checkCertificates, checkReferences } from '../change/check-references.j
 import { requestDetail } from '../change/events.js'
 import { storePools } from '../change/store.js'
 import { listener } from '../objects/listeners/resource.js'
-import { checkPoolProtocol } from '../objects/listeners/rules.js'
+import { checkPoolUse, type UsedPool } from '../objects/listeners/rules.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
 import { pool } from '../objects/pools/resource.js'
 import { completePoolUpdate, type StoredPool } from '../objects/pools/rules.js'
@@ -77,7 +77,7 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
             )
       if (user === undefined) throw missing('Listener', listenerId ?? '')
       if (user?.change === 'delete') throw immutable('Listener', user.id)
-      if (user !== null) checkPoolProtocol(user.protocol, planned.values.protocol)
+      if (user !== null) checkPoolUse(user.protocol, planned.values)
       const provider = enabledProvider(providers, changed.provider)
       await checkCompatibility(trx, changed.id, provider, constraintsOf(objects))
       await storePools(trx, changed, [planned])
@@ -110,6 +110,7 @@ async function update(service: Service, call: Call<z.output<typeof updateBody>>,
       const stored: Found<StoredPool> = await findObject(trx, pool, found.id)
       const values = completePoolUpdate(config, stored, given)
       refuseUnsupported(enabledProvider(providers, changed.provider), pool, values)
+      if (values.session_persistence) await checkUsers(trx, found.id, { ...stored, ...values })
       await updateObject(trx, changed, pool, found.id, columnsOf(pool, values))
       await touchListenersOf(trx, changed, found.id)
       return selectWithinCapacity(
@@ -148,6 +149,16 @@ async function remove(service: Service, call: Call, right: Right) {
     )
   }
   return { status: 204 }
+}
+
+/** @throws ApiError 400 when a listener that uses the pool could not use it with its new values */
+async function checkUsers(trx: Transaction, id: string, values: UsedPool): Promise<void> {
+  const users = await many(
+    trx,
+    sql<{ protocol: string }>`
+      SELECT DISTINCT protocol FROM listener WHERE default_pool_id = ${id} AND change <> 'delete'`,
+  )
+  for (const { protocol } of users) checkPoolUse(protocol, values)
 }
 
 /** @throws ApiError 409 when an L7 policy refers to the pool */

@@ -2,7 +2,7 @@ import { objectOf } from '../../api/schema.js'
 import { maybeOne } from '../../database/query.js'
 import { sql, trusted } from '../../database/sql.js'
 import { loadBalancer } from '../objects/load-balancers/resource.js'
-import { canMatch } from '../objects/pools/users.js'
+import { canMatch, listenersUsingPool } from '../objects/pools/users.js'
 import { missing } from '../schema/faults.js'
 import { parseArguments } from '../schema/list-query.js'
 import { authorise, type Right } from '../schema/rights.js'
@@ -25,9 +25,11 @@ const MONITOR = `(SELECT json_build_object('id', h.id, 'name', h.name, 'type', h
     'operating_status', ${switchOperatingStatus('h')})
   FROM health_monitor h WHERE h.pool_id = p.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
 
+const POOL = `${operating('p')}, 'health_monitor', ${MONITOR}, 'members', ${MEMBERS}`
+
 /** The default pool first, then the pools of L7 policies by position. */
 const POOLS = `${list(
-  `${operating('p')}, 'health_monitor', ${MONITOR}, 'members', ${MEMBERS}`,
+  POOL,
   `pool p JOIN (SELECT pool_id, min(rank) AS rank
                   FROM (SELECT l.default_pool_id AS pool_id, 0 AS rank
                          UNION ALL SELECT y.redirect_pool_id, y.position FROM l7_policy y
@@ -37,10 +39,25 @@ const POOLS = `${list(
   'u.rank',
 )} true)`
 
-const LISTENERS = `${list(`${operating('l')}, 'pools', ${POOLS}`, 'listener l', 'l')} l.load_balancer_id = lb.id)`
+const IDLE_POOLS = `${list(POOL, 'pool p', 'p')} p.load_balancer_id = lb.id
+    AND NOT EXISTS (${listenersUsingPool(sql`p.id`).text}))`
+
+const RULES = `(SELECT coalesce(json_agg(json_build_object('id', r.id, 'type', r.type, 'provisioning_status', ${childStatus('r')},
+    'operating_status', ${switchOperatingStatus('r')}) ORDER BY r.created_at, r.id), '[]'::json)
+  FROM l7_rule r WHERE r.l7_policy_id = y.id)`
+
+const POLICIES = `${list(
+  `'operating_status', ${switchOperatingStatus('y')}, 'action', y.action, 'rules', ${RULES}`,
+  'l7_policy y',
+  'y',
+  `y.position, y.change = 'delete'`,
+)} y.listener_id = l.id)`
+
+const LISTENERS = `${list(`${operating('l')}, 'pools', ${POOLS}, 'l7policies', ${POLICIES}`, 'listener l', 'l')} l.load_balancer_id = lb.id)`
 
 const STATUSES = `SELECT lb.project_id, json_build_object('statuses', json_build_object('loadbalancer', json_build_object(
-    'id', lb.id, 'name', lb.name, ${operating('lb')}, 'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}))
+    'id', lb.id, 'name', lb.name, ${operating('lb')}, 'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS},
+    'pools', ${IDLE_POOLS}))
   )::text AS json FROM load_balancer lb WHERE lb.id = `
 
 /** Clients use either name. */
@@ -50,14 +67,15 @@ export const statusTrees = ['status', 'statuses'].map(name =>
     path: `/lbaas/loadbalancers/:id/${name}`,
     group: 'loadbalancers',
     right: 'read',
-    summary: 'Show the statuses of a load balancer and everything below it',
+    summary:
+      'Show the statuses of a load balancer and everything below it; its own pools are those that no listener uses',
     status: 200,
     answer: objectOf({ statuses: objectOf({ loadbalancer: { type: 'object' } }) }),
     handle: showStatuses,
   }),
 )
 
-/** Shows the statuses of a load balancer and everything that its listeners use, as one snapshot in one statement. */
+/** Shows the statuses of a load balancer and everything below it, as one snapshot in one statement. */
 async function showStatuses({ database }: Service, { caller, params, queryString }: Call, right: Right) {
   parseArguments(queryString)
   const id = params.id ?? ''

@@ -54,7 +54,8 @@ export const RESOURCES: Readonly<Record<string, DescribedResource>> = {
     resource: l7Policy,
     create: policyCreateSchema,
     update: updateSchema(l7Policy),
-    about: 'What a listener does with requests that match the rules of the policy.',
+    about:
+      'What a listener does with requests that match all rules of the policy. Until it has a rule, a policy does nothing, although it is ONLINE.',
   },
   rules: {
     resource: l7Rule,

@@ -91,8 +91,9 @@ function describeIssue(body: unknown, issue: Issue): string {
     const keys = issue.keys.slice(0, MAX_ISSUES).map(key => shorten(key))
     return `Unknown attribute${issue.keys.length > 1 ? 's' : ''} for argument ${argument}: ${keys.join(', ')}`
   }
-  // Attributes of the object itself appear by name, those of nested objects by path.
-  const name = nameOf(issue.path.length > 1 ? issue.path.slice(1) : issue.path) || 'body'
+  // Attributes of the object itself appear by name, those of nested objects by path, those of a list by list and path.
+  const isInside = issue.path.length > 1 && typeof issue.path[1] !== 'number'
+  const name = nameOf(isInside ? issue.path.slice(1) : issue.path) || 'body'
   const value = valueAt(body, issue.path)
   return invalidInput(name, value, issue.code === 'custom' ? issue.message : reasonOf(issue, value))
 }

@@ -67,13 +67,13 @@ function readListQuery(resource: Resource, queryString: string, maxLimit: number
     else if (Object.hasOwn(TAG_FILTERS, name) && resource.tagged) {
       query.filters.push(TAG_FILTERS[name]!([...namesIn(values)]))
     } else if (name === 'sort' || name === 'sort_key' || name === 'sort_dir') continue
-    else if (values.length > 1) throw ambiguousArguments()
+    else if (values.length > 1) throw ambiguousArgument(name, 'is given twice')
     else if (name === 'limit') query.limit = parseLimit(value, maxLimit)
     else if (name === 'marker') query.marker = parseMarker(resource, value)
     else if (name === 'page_reverse') query.reverse = parseBoolean(name, value)
     else {
       const filter = findFilter(resource, name)
-      if (filter === null) throw ambiguousArguments()
+      if (filter === null) throw ambiguousArgument(name, 'is unknown')
       query.filters.push(filterCondition(name, filter, value))
       if (name === 'project_id') query.projectId = value
     }
@@ -122,7 +122,7 @@ export function parseArguments(
   for (const [name, values] of argumentsIn(queryString)) {
     if (ignored.includes(name)) continue
     if (!known.includes(name)) throw unknownArgument(name)
-    if (values.length > 1) throw ambiguousArguments()
+    if (values.length > 1) throw ambiguousArgument(name, 'is given twice')
     result.set(name, values[0] ?? '')
   }
   return result
@@ -135,7 +135,8 @@ export function parseBoolean(name: string, value: string): boolean {
 }
 
 const unknownArgument = (name: string) => badRequest(`Unknown argument: "${name.slice(0, 200)}"`)
-const ambiguousArguments = () => badRequest('One or more arguments are either duplicate or invalid')
+const ambiguousArgument = (name: string, reason: 'is given twice' | 'is unknown') =>
+  badRequest(`One or more arguments are either duplicate or invalid: ${name.slice(0, 200)} ${reason}.`)
 const invalidPaging = (what: string, value: string) =>
   badRequest(`Supplied ${what} '${value.slice(0, 200)}' is not valid.`)
 

@@ -8,7 +8,7 @@ import { checkPolicyListener, completePolicy, type PolicyValues } from '../objec
 import { l7Rule } from '../objects/l7-rules/resource.js'
 import { checkRuleCount, completeRule } from '../objects/l7-rules/rules.js'
 import { listener } from '../objects/listeners/resource.js'
-import { checkPoolProtocol, completeListener, transportOf } from '../objects/listeners/rules.js'
+import { checkPoolUse, completeListener, transportOf, type UsedPool } from '../objects/listeners/rules.js'
 import { member } from '../objects/members/resource.js'
 import { duplicateMember } from '../objects/members/rules.js'
 import { pool } from '../objects/pools/resource.js'
@@ -78,14 +78,12 @@ export function planObjects(
     if (l7policies.length > 0) checkPolicyListener(values.protocol)
     const policies = l7policies.map(({ redirect_pool, rules, ...policy }) => {
       const redirectPool = plannedFor(redirect_pool)
-      if (redirectPool !== null) checkPoolProtocol(values.protocol, redirectPool.values.protocol)
+      if (redirectPool !== null) checkPoolUse(values.protocol, redirectPool.values)
       return { ...policy, redirect_pool_id: redirectPool?.id ?? null, rules }
     })
     made.policies = orderPolicies(policies).map(({ rules, ...policy }) => planPolicy(policy, rules))
     const defaultPool = plannedFor(default_pool)
-    return defaultPool === null
-      ? made
-      : withDefaultPool(made, { id: defaultPool.id, protocol: defaultPool.values.protocol })
+    return defaultPool === null ? made : withDefaultPool(made, { ...defaultPool.values, id: defaultPool.id })
   })
   const clash = firstRepeated(newListeners, ({ transport, values }) => `${transport} ${values.protocol_port}`)
   if (clash !== undefined) throw conflict(duplicateListener(clash.values.protocol, clash.values.protocol_port))
@@ -107,9 +105,9 @@ function planListener(body: NewListener['values'], settings: LoadBalancerSetting
 }
 
 /** @throws ApiError 400 when the listener cannot use the pool */
-export function withDefaultPool(made: NewListener, { id, protocol }: { id: string; protocol: string }): NewListener {
-  checkPoolProtocol(made.values.protocol, protocol)
-  return { ...made, defaultPoolId: id }
+export function withDefaultPool(made: NewListener, pool: UsedPool & { id: string }): NewListener {
+  checkPoolUse(made.values.protocol, pool)
+  return { ...made, defaultPoolId: pool.id }
 }
 
 /** @throws ApiError 400, or 409 for too many rules */

@@ -55,7 +55,9 @@ function matches({ type, compareType, key, value }: L7RuleNode, { path, headers 
     case 'PATH':
       return compare(plainPath, value)
     case 'FILE_TYPE':
-      return compareType === 'REGEX' ? compare(plainPath, value) : plainPath.endsWith(`.${value}`)
+      return compareType === 'REGEX'
+        ? /\.[^./]+$/.test(plainPath) && compare(plainPath.replace(/^.*\./, ''), value)
+        : plainPath.endsWith(`.${value}`)
     case 'HEADER':
       return named(key ?? '')
         .flatMap(line => line.split(','))

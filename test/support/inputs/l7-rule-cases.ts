@@ -78,8 +78,23 @@ export const ruleCases: RuleCase[] = [
   { rule: file('EQUAL_TO', '.jpg'), matches: [withPath('/a.jpg')], misses: [withPath('/a..png'), withPath('/ajpg')] },
   {
     rule: file('REGEX', '\\.(jpe?g|png)$'),
-    matches: [withPath('/a.jpeg'), withPath('/b.png')],
-    misses: [withPath('/b.gif')],
+    matches: [withPath('/a.jpeg'), withPath('/b.png'), withPath('/x.gif.png?q=.gif')],
+    misses: [withPath('/b.gif'), withPath('/a.png/b'), withPath('/a.png.gif'), withPath('/png')],
+  },
+  {
+    rule: file('REGEX', '^(jpe?g|png)$'),
+    matches: [withPath('/a.jpeg'), withPath('/png/b.c.png')],
+    misses: [withPath('/png'), withPath('/a.pngx'), withPath('/a.png/'), withPath('/.png/x'), withPath('/a?b.png')],
+  },
+  {
+    rule: file('REGEX', 'jpg|png'),
+    matches: [withPath('/a.xjpgx')],
+    misses: [withPath('/jpg/png.gif'), withPath('/jpg.d/png'), withPath('/?jpg')],
+  },
+  {
+    rule: { ...file('REGEX', '^[a-o]*$') },
+    matches: [withPath('/a.gif')],
+    misses: [withPath('/a.png'), withPath('/a.'), withPath('/a'), withPath('/')],
   },
   {
     rule: header('EQUAL_TO', 'b'),

@@ -9,7 +9,7 @@ import {
   completeMonitorUpdate,
 } from '../../../controller/load-balancer/objects/health-monitors/rules.js'
 import { listener } from '../../../controller/load-balancer/objects/listeners/resource.js'
-import { checkPoolProtocol } from '../../../controller/load-balancer/objects/listeners/rules.js'
+import { checkPoolUse } from '../../../controller/load-balancer/objects/listeners/rules.js'
 import { member } from '../../../controller/load-balancer/objects/members/resource.js'
 import { checkMember, checkMembers } from '../../../controller/load-balancer/objects/members/rules.js'
 import { pool } from '../../../controller/load-balancer/objects/pools/resource.js'
@@ -148,15 +148,25 @@ t.test('request bodies', async t => {
 
 t.test('a pool’s protocol must suit its listener’s', async t => {
   t.match(
-    refusal(() => checkPoolProtocol('HTTP', 'TCP')),
+    refusal(() => checkPoolUse('HTTP', { protocol: 'TCP', session_persistence: null })),
     {
       status: 400,
       message: `Validation failure: The pool protocol 'TCP' is invalid while the listener protocol is 'HTTP'.`,
     },
   )
   for (const protocol of ['TCP', 'HTTP', 'HTTPS', 'PROXY', 'PROXYV2'])
-    t.equal(refusal(() => checkPoolProtocol('TCP', protocol)).status, 0)
-  t.equal(refusal(() => checkPoolProtocol('PROMETHEUS', 'HTTP')).status, 400)
+    t.equal(refusal(() => checkPoolUse('TCP', { protocol, session_persistence: { type: 'SOURCE_IP' } })).status, 0)
+  t.equal(refusal(() => checkPoolUse('PROMETHEUS', { protocol: 'HTTP', session_persistence: null })).status, 400)
+  for (const type of ['HTTP_COOKIE', 'APP_COOKIE']) {
+    const byCookie = { protocol: 'HTTP', session_persistence: { type } }
+    for (const reading of ['HTTP', 'TERMINATED_HTTPS']) {
+      t.equal(refusal(() => checkPoolUse(reading, byCookie)).status, 0, `${reading} reads a cookie`)
+    }
+    t.match(
+      refusal(() => checkPoolUse('TCP', byCookie)),
+      { status: 400, message: /a TCP listener does not read/ },
+    )
+  }
 })
 
 t.test('health monitors get their defaults, and options that do not fit are refused', async t => {

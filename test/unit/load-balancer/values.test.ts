@@ -113,7 +113,7 @@ t.test('a list of invalid items stops after ten errors', async t => {
   t.ok(read < 1100, `${read} items were read`)
   t.match(
     await refusal([{ name: 'a' }, 5]),
-    "Invalid input for field/attribute [1]. Value: '5'. Value should be an object",
+    "Invalid input for field/attribute list[1]. Value: '5'. Value should be an object",
   )
   t.match(await refusal({}), "Invalid input for field/attribute list. Value: '{}'. Value should be a list")
   t.match(await refusal(undefined), "Invalid input for field/attribute list. Value: 'None'. Mandatory field missing.")

@@ -24,7 +24,7 @@ const NO_POOL = '00000000-0000-0000-0000-000000000000'
  */
 const urlPath = text(2048, {
   pattern: /^\/[A-Za-z0-9\-._~:/?#[\]@!$&'()*+,;=%]*$/,
-  reason: 'Value must be a valid URL Path string',
+  reason: 'Value must be a valid URL Path string, such as /health',
 })
 
 const STATUS_CODES = /^[1-5]\d\d([ \t]*,[ \t]*[1-5]\d\d)*$/

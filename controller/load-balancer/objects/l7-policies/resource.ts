@@ -11,18 +11,21 @@ const LAST = 2_147_483_647
 const httpUrl = text(255, {
   pattern:
     /^https?:\/\/([\w.~!$&'()*+,;=:%-]*@)?([\w.~!$&'()*+,;=%-]+|\[[\da-f:.]+\])(:\d{0,5})?([/?#][\w.~:/?#[\]@!$&'()*+,;=%-]*)?$/i,
-  reason: 'Value must be a valid URL string',
+  reason: 'Value must be a valid URL string, such as https://example.org/path',
 })
 
-const REDIRECT_CODES: readonly unknown[] = [301, 302, 303, 307, 308]
+const REDIRECT_CODES = [301, 302, 303, 307, 308]
 
+const code = integer(301, 308)
 const redirectCode: ValueType<number> = {
-  ...integer(301, 308),
+  ...code,
   jsonSchema: { type: 'integer', enum: REDIRECT_CODES },
-  read: value =>
-    typeof value === 'number' && REDIRECT_CODES.includes(value)
-      ? { ok: true, value }
-      : { ok: false, reason: `Value should be one of: ${REDIRECT_CODES.join(', ')}` },
+  read: value => {
+    const reading = code.read(value)
+    return reading.ok && REDIRECT_CODES.includes(reading.value)
+      ? reading
+      : { ok: false, reason: `Value should be one of: ${REDIRECT_CODES.join(', ')}` }
+  },
 }
 
 export const l7Policy = defineResource({
@@ -56,7 +59,11 @@ export const l7Policy = defineResource({
     position: rendered(
       completed(settable(integer(1, LAST), LAST, 'Position among the policies of the listener, starting at 1.')),
     ),
-    rules: derived('json', idList('l7_rule', 'r', 'r.l7_policy_id = o.id'), 'Rules of the policy; all must match.'),
+    rules: derived(
+      'json',
+      idList('l7_rule', 'r', 'r.l7_policy_id = o.id'),
+      'Rules of the policy; all must match. A policy without a rule does nothing.',
+    ),
     created_at: shared.createdAt,
     updated_at: shared.updatedAt,
     tags: shared.tags,

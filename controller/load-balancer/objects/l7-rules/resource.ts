@@ -32,7 +32,10 @@ export const l7Rule = defineResource({
       ),
     ),
     compare_type: rendered(
-      settableRequired(oneOf(['REGEX', 'STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO']), 'Type of comparison.'),
+      settableRequired(
+        oneOf(['REGEX', 'STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO']),
+        'Type of comparison. For a FILE_TYPE, REGEX sees what follows the last dot of the path, with that dot if the expression names it.',
+      ),
     ),
     key: rendered(settable(line, null, 'Name of the header, cookie or certificate field.')),
     value: rendered(settableRequired(line, 'Value to compare with.')),

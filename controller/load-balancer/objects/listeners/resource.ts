@@ -71,7 +71,13 @@ export const listener = defineResource({
       settable(milliseconds, 5_000, 'Timeout for connecting to a member, in milliseconds.'),
     ),
     timeout_member_data: rendered(settable(milliseconds, 50_000, 'Member inactivity timeout in milliseconds.')),
-    timeout_tcp_inspect: rendered(settable(milliseconds, 0, 'Milliseconds to wait for content to inspect.')),
+    timeout_tcp_inspect: rendered(
+      settable(
+        milliseconds,
+        0,
+        'Milliseconds to wait for content to inspect on a TCP or HTTPS listener. HTTP listeners ignore it: they wait for a whole request, up to 10 s.',
+      ),
+    ),
     tags: shared.tags,
     client_ca_tls_container_ref: settable(
       certificateReference,

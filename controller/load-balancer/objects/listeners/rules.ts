@@ -29,12 +29,22 @@ const POOL_PROTOCOLS_BY_LISTENER: Readonly<Record<ListenerProtocol, readonly str
   PROMETHEUS: [],
 }
 
-/** @throws ApiError 400 when a listener cannot use a pool of this protocol */
-export function checkPoolProtocol(listenerProtocol: string, poolProtocol: string): void {
+/** A pool that a listener is to use. */
+export type UsedPool = { protocol: string; session_persistence: { type: string | null } | null }
+
+/** @throws ApiError 400 when a listener of this protocol cannot use the pool */
+export function checkPoolUse(listenerProtocol: string, { protocol, session_persistence: persistence }: UsedPool): void {
   const allowed: Readonly<Record<string, readonly string[]>> = POOL_PROTOCOLS_BY_LISTENER
   if (listenerProtocol === 'PROMETHEUS') throw badRequest('Listeners of type PROMETHEUS cannot have child objects.')
-  if (allowed[listenerProtocol]?.includes(poolProtocol) === true) return
-  throw invalid(`The pool protocol '${poolProtocol}' is invalid while the listener protocol is '${listenerProtocol}'.`)
+  if (allowed[listenerProtocol]?.includes(protocol) !== true) {
+    throw invalid(`The pool protocol '${protocol}' is invalid while the listener protocol is '${listenerProtocol}'.`)
+  }
+  const type = persistence?.type ?? ''
+  if (type.endsWith('COOKIE') && listenerProtocol !== 'HTTP' && listenerProtocol !== 'TERMINATED_HTTPS') {
+    throw invalid(
+      `The pool keeps clients by cookie (session_persistence ${type}), which a ${listenerProtocol} listener does not read. Use SOURCE_IP.`,
+    )
+  }
 }
 
 const FORWARDING_HEADERS: readonly string[] = [
@@ -68,7 +78,10 @@ function checkHeaders(protocol: string, insertHeaders: Readonly<Record<string, s
   const known = protocol === 'TERMINATED_HTTPS' ? [...FORWARDING_HEADERS, ...TLS_HEADERS] : FORWARDING_HEADERS
   const unknown = headers.filter(header => !known.includes(header))
   if (unknown.length > 0) {
-    throw invalid(`These headers cannot be inserted by a ${protocol} listener: ${unknown.slice(0, 10).join(', ')}`)
+    const named = unknown.slice(0, 10).join(', ')
+    throw invalid(
+      `These headers cannot be inserted by a ${protocol} listener: ${named}. It can insert ${known.join(', ')}.`,
+    )
   }
 }
 

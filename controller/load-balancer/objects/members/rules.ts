@@ -31,10 +31,15 @@ function canonicalSet(addresses: readonly string[]): ReadonlySet<string> {
 }
 
 /**
- * Ranges that no member may use. Inside an amphora, they lead to internal traffic of HAProxy, the agent and the
- * peer amphora; HAProxy replaces the unspecified address by the one that the client connected to.
+ * Ranges that no member may use, with the reason. Inside an amphora, they lead to internal traffic of HAProxy, the
+ * agent and the peer amphora; HAProxy replaces the unspecified address by the one that the client connected to.
  */
-const FORBIDDEN_RANGES = ['loopback', 'unspecified', 'multicast', 'broadcast']
+const FORBIDDEN_RANGES = new Map([
+  ['loopback', 'a loopback address leads back to the load balancer itself'],
+  ['unspecified', 'the unspecified address belongs to no server'],
+  ['multicast', 'a multicast address belongs to no single server'],
+  ['broadcast', 'a broadcast address belongs to no single server'],
+])
 
 /**
  * Checks the addresses of a member, such as that it is not the address of a cloud's metadata service.
@@ -50,8 +55,13 @@ export function checkMember(settings: MemberSettings, values: Partial<MemberValu
   ] as const) {
     if (typeof value !== 'string') continue
     const parsed = ipaddr.process(value)
-    if (reserved.has(parsed.toString()) || FORBIDDEN_RANGES.includes(parsed.range())) {
-      throw badRequest(`${value} is not a valid option for ${option}`)
+    const reason = reserved.has(parsed.toString())
+      ? 'the operator has reserved it'
+      : FORBIDDEN_RANGES.get(parsed.range())
+    if (reason !== undefined) {
+      throw badRequest(
+        `${value} is not a valid option for ${option}: ${reason}. Use an address of the server on its network.`,
+      )
     }
   }
   refuseHost(settings, host, address, protocol_port)

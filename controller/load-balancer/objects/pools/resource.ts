@@ -70,7 +70,11 @@ export const pool = defineResource({
       ),
     ),
     session_persistence: rendered(
-      settable(sessionPersistence, null, 'How clients stay with a member; null for no persistence.'),
+      settable(
+        sessionPersistence,
+        null,
+        'How clients stay with a member; null for no persistence. Cookies need an HTTP or PROXY pool and an HTTP listener.',
+      ),
       persistenceInTree,
     ),
     deregistration_delay: rendered(

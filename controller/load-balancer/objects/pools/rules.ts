@@ -79,6 +79,11 @@ function checkPersistence(protocol: string, persistence: Persistence): void {
   if (persistence_timeout !== null || persistence_granularity !== null) {
     throw invalid(`persistence_timeout and persistence_granularity are only for UDP and SCTP pools, not ${protocol}.`)
   }
+  if (type !== 'SOURCE_IP' && (protocol === 'TCP' || protocol === 'HTTPS')) {
+    throw invalid(
+      `Session persistence of type ${type} is not supported for ${protocol} protocol pools: their traffic is not read. Use SOURCE_IP.`,
+    )
+  }
   if (type === 'APP_COOKIE' && cookie_name === null) {
     throw invalid('The cookie_name is required for session persistence of type APP_COOKIE.')
   }

@@ -72,7 +72,7 @@ t.test('L7 policies', async t => {
         /cannot be combined/,
       ],
       [{ ...url, redirect_http_code: 300 }, 400, /one of: 301, 302, 303, 307, 308/],
-      [{ ...url, redirect_http_code: '302' }, 400, /one of: 301/],
+      [{ ...url, redirect_http_code: '304' }, 400, /one of: 301/],
       [{ ...url, position: 0 }, 400, /greater or equal to 1/],
       [{ ...url, position: 2147483648 }, 400, /lower or equal/],
       [{ action: 'REDIRECT_TO_POOL', redirect_pool_id: NOWHERE }, 404, /Pool/],

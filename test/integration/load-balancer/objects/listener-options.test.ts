@@ -270,3 +270,34 @@ t.test('of concurrent updates that contradict each other, one is refused', async
     t.same(replies.map(({ status }) => status).sort(), [200, 400])
   }
 })
+
+t.test('a listener that does not read cookies cannot use a pool that keeps clients by cookie', async t => {
+  const api = await startTestApi(NOOP)
+  t.teardown(api.stop)
+  const { pool, listener, made, put } = await workshop(api)
+  const refused: RegExp = /session_persistence HTTP_COOKIE\), which a TCP listener does not read\. Use SOURCE_IP\./
+  const cookie = { type: 'HTTP_COOKIE' }
+  const byCookie = await made(pool({ protocol: 'HTTP', session_persistence: cookie }), 'pool')
+  const plain = await made(pool({ protocol: 'HTTP' }), 'pool')
+  const tcp = await made(listener({ protocol: 'TCP', default_pool_id: plain.id }), 'listener')
+  const fault = async (reply: ReturnType<typeof pool>) => {
+    const { status, body } = await reply
+    return status === 400 ? String(body.faultstring) : String(status)
+  }
+  t.match(await fault(listener({ protocol: 'TCP', default_pool_id: byCookie.id })), refused)
+  t.match(
+    await fault(
+      listener({
+        protocol: 'TCP',
+        default_pool: { name: 'p', protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN', session_persistence: cookie },
+      }),
+    ),
+    refused,
+  )
+  t.match(await fault(put('listener', tcp.id, { default_pool_id: byCookie.id })), refused)
+  t.match(await fault(put('pool', plain.id, { session_persistence: cookie })), refused)
+  t.equal(await fault(put('pool', plain.id, { session_persistence: { type: 'SOURCE_IP' } })), '200')
+  const empty = await made(listener({ protocol: 'TCP' }), 'listener')
+  t.match(await fault(pool({ listener_id: empty.id, protocol: 'HTTP', session_persistence: cookie })), refused)
+  t.equal(await fault(listener({ protocol: 'HTTP', default_pool_id: byCookie.id })), '201')
+})

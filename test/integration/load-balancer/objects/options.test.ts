@@ -75,7 +75,7 @@ t.test('health monitors', async t => {
     ['HTTP', [{ expected_codes: '200-201,203' }, /attribute expected_codes/]],
     ['HTTP', [{ http_method: 'get' }, /Value should be one of: GET, HEAD/]],
     ['HTTP', [{ url_path: 'http://x/' }, /Value must be a valid URL Path string/]],
-    ['HTTP', [{ http_version: '1.1' }, /Value should be one of: 1\.0, 1\.1/]],
+    ['HTTP', [{ http_version: '1.2' }, /Value should be one of: 1\.0, 1\.1/]],
     [
       'HTTP',
       [
@@ -164,7 +164,9 @@ t.test('session persistence', async t => {
     ['HTTP', { type: 'HTTP_COOKIE' }, { type: 'HTTP_COOKIE', ...whole }],
     ['HTTP', { type: 'HTTP_COOKIE', cookie_name: 'mine' }, { type: 'HTTP_COOKIE', ...whole, cookie_name: 'mine' }],
     ['HTTP', { type: 'APP_COOKIE', cookie_name: 'mine' }, { type: 'APP_COOKIE', cookie_name: 'mine' }],
-    ['TCP', { type: 'HTTP_COOKIE' }, { type: 'HTTP_COOKIE' }],
+    ['TCP', { type: 'HTTP_COOKIE' }, /HTTP_COOKIE is not supported for TCP protocol pools.* Use SOURCE_IP/],
+    ['HTTPS', { type: 'APP_COOKIE', cookie_name: 'a' }, /APP_COOKIE is not supported for HTTPS/],
+    ['PROXY', { type: 'HTTP_COOKIE' }, { type: 'HTTP_COOKIE' }],
     ['HTTP', { type: 'APP_COOKIE' }, /cookie_name is required/],
     ['HTTP', { type: 'SOURCE_IP', cookie_name: 'a' }, INVALID],
     ['HTTP', { type: 'SOURCE_IP', persistence_timeout: 5 }, /only for UDP and SCTP pools, not HTTP/],
@@ -313,7 +315,10 @@ t.test('members', async t => {
     [{ address: '10.0.0.3', protocol_port: 0 }, /greater or equal to 1/],
     [{ address: '10.0.0.3', monitor_port: 65536 }, /lower or equal to 65535/],
     [{ address: 'web' }, /Value should be IPv4 or IPv6 format/],
-    [{ address: '10.66.0.1' }, /^10\.66\.0\.1 is not a valid option for member address$/],
+    [
+      { address: '10.66.0.1' },
+      /^10\.66\.0\.1 is not a valid option for member address: the operator has reserved it\. Use an address/,
+    ],
     [{ address: '::ffff:10.66.0.1' }, /is not a valid option for member address/],
     [{ address: '2001:DB8:0::66' }, /is not a valid option for member address/],
     [{ address: '10.0.0.4', monitor_address: '10.66.0.1' }, /not a valid option for member monitor_address/],

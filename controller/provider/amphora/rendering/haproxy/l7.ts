@@ -30,6 +30,8 @@ import { isHttp } from './mode.js'
 export type L7Model = {
   /** A rule compares the host name, so the template extracts it once per request. */
   comparesHost: boolean
+  /** A rule compares the file type with a regular expression; likewise. */
+  comparesFileType: boolean
   /** A policy can choose a pool. */
   choosesPool: boolean
   policies: PolicyModel[]
@@ -67,6 +69,11 @@ const MATCH: Record<L7CompareType, ConfigurationWord> = {
 const HOST_NAME = quoted('var(txn.krater_host)', 'The host name')
 const HOST_HEADER = quoted('req.fhdr(host)', 'The host header')
 const PATH = keywords('path')
+/** What follows the last dot in the last segment of the path, without and with that dot; likewise. */
+const FILE_TYPE = quoted('var(txn.krater_file_type)', 'The file type')
+const DOT_AND_FILE_TYPE = quoted('var(txn.krater_dot_file_type)', 'The file type')
+/** An expression that names the dot: escaped, in brackets, or as its first character. */
+const NAMES_DOT = /\\\.|\[\.|^\^?\./
 
 const POOL_CHOSEN = keywords('pool_chosen')
 const REJECT = keywords('deny deny_status 403')
@@ -106,12 +113,14 @@ export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolN
   const active = activePolicies(listener, pools)
   const firstChoice = active.findIndex(policy => targetPoolId(policy) !== null)
   let comparesHost = false
+  let comparesFileType = false
   const policies = active.map((policy, index) => {
     const undecided = firstChoice !== -1 && index > firstChoice ? [condition(POOL_CHOSEN, true)] : []
     const rules = activeRules(policy).map(rule => {
       const name = identifier(rule.id, 'L7 rule, id')
       const compared = comparison(rule, `L7 rule ${rule.id}`)
       comparesHost ||= compared.criterion === HOST_NAME
+      comparesFileType ||= rule.type === 'FILE_TYPE' && rule.compareType === 'REGEX'
       return {
         isExpression: rule.compareType === 'REGEX',
         acl: aclOf(name, compared),
@@ -128,7 +137,7 @@ export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolN
       conditions: joined([...undecided, ...rules.map(rule => rule.condition)]),
     }
   })
-  return { comparesHost, choosesPool: firstChoice !== -1, policies }
+  return { comparesHost, comparesFileType, choosesPool: firstChoice !== -1, policies }
 }
 
 function activePolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7PolicyNode[] {
@@ -205,9 +214,9 @@ function comparison(rule: L7RuleNode, what: string): Comparison {
     case 'PATH':
       return { criterion: PATH, match, value }
     case 'FILE_TYPE':
-      // The file type follows a dot. A regular expression matches the dot itself.
+      // A path without a file type matches no expression, not even an empty one: its variable is not set.
       return isExpression
-        ? { criterion: PATH, match, value }
+        ? { criterion: NAMES_DOT.test(text) ? DOT_AND_FILE_TYPE : FILE_TYPE, match, value }
         : { criterion: PATH, match: MATCH.ENDS_WITH, value: pattern(`.${text.replace(/^\./, '')}`, `${what}, value`) }
     case 'HEADER': {
       // req.hdr splits a header at commas, so only req.fhdr can match a value with a comma.
