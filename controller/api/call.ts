@@ -129,6 +129,12 @@ export class Call<Caller, Body = unknown> {
     return this.#ctx.accepts(types)
   }
 
+  /** Whether the client reads compressed answers. Caches learn that the answer depends on it. */
+  acceptsGzip(): boolean {
+    this.#ctx.vary('Accept-Encoding')
+    return this.#ctx.acceptsEncodings('gzip', 'identity') === 'gzip'
+  }
+
   /** The JSON body before any schema; undefined until it is read, or without a body. */
   get sent(): unknown {
     return this.#sent

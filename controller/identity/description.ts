@@ -2,6 +2,7 @@ import { type DescriptionTexts, openApiDocument } from '../api/description/docum
 import type { Route } from '../api/route.js'
 import { type OpenApi, objectOf, type Schema } from '../api/schema.js'
 import type { Service } from './dialect.js'
+import { EXAMPLES } from './examples.js'
 import {
   administrators,
   administratorsAndUser,
@@ -81,6 +82,7 @@ const TEXTS: DescriptionTexts<AnyRoute> = {
     const common = [400, 401, 403, 404, 429, 500, 503, ...(route.group === 'credentials' ? [501] : [])]
     return route.method === 'GET' || route.method === 'HEAD' ? common : [...common, 409, 413]
   },
+  examples: EXAMPLES,
   rightOf: route => {
     const [name, sentence] = ('right' in route ? RULES.get(route.right) : undefined) ?? ['', '']
     return { name, sentence }

@@ -1,5 +1,6 @@
 import type { Described } from '../described.js'
 import { formOf, type OpenApi, type Parameter, ref, type Schema } from '../schema.js'
+import { codeSamples, type Examples } from './examples.js'
 
 /** The texts of a document that do not come from its routes. */
 export type DescriptionTexts<Route extends Described> = {
@@ -15,6 +16,7 @@ export type DescriptionTexts<Route extends Described> = {
   /** The meaning and the schema's name of each error status. */
   errors: Readonly<Record<number, readonly [meaning: string, schema: string]>>
   errorsOf: (route: Route) => readonly number[]
+  examples: Examples
   /** A sentence about who may use a route, and the name of the right. */
   rightOf: (route: Route) => { sentence: string; name?: string }
   /** Describes a named segment of a route's path. */
@@ -33,14 +35,20 @@ export function openApiDocument<Route extends Described>(
   texts: DescriptionTexts<Route>,
 ): OpenApi {
   const { title, version, summary, description, groups, schemas, parameters, errors } = texts
-  const used = [...new Set(routes.map(({ group }) => group))].filter(group => group !== OPEN_GROUP)
+  const used = new Set(routes.map(({ group }) => group))
+  // At the end: it is about the API itself.
+  if (used.delete(OPEN_GROUP)) used.add(OPEN_GROUP)
   return {
     openapi: '3.1.1',
     info: { title, version, summary, description },
     // Relative to the URL of this document.
     servers: [{ url: '.' }],
     security: [{ token: [] }],
-    tags: used.map(name => ({ name, description: groups[name] ?? `The ${name}.` })),
+    'x-urlVariable': texts.examples.urlVariable,
+    tags: [...used].map(name => ({
+      name,
+      description: name === OPEN_GROUP ? 'The API itself.' : (groups[name] ?? `The ${name}.`),
+    })),
     paths: { ...pathsOf(routes, texts), ...texts.otherPaths },
     components: {
       securitySchemes: {
@@ -61,7 +69,7 @@ export function openApiDocument<Route extends Described>(
   }
 }
 
-/** Group of the routes that need no token. The page does not show it. */
+/** Group of the routes about the API itself. */
 const OPEN_GROUP = 'service'
 
 function pathsOf<Route extends Described>(
@@ -106,6 +114,7 @@ function operationOf<Route extends Described>(route: Route, path: string, texts:
       ),
     },
     ...(right?.name !== undefined && { 'x-right': right.name }),
+    'x-codeSamples': codeSamples({ method, answer, open: isOpen }, path, texts.examples),
   }
 }
 

@@ -3,6 +3,7 @@ import type { Route } from '../../api/route.js'
 import { type OpenApi, objectOf, ref, type Schema } from '../../api/schema.js'
 import type { Operation } from '../rights.js'
 import type { ApiCaller, ApiService } from './dialect.js'
+import { EXAMPLES } from './examples.js'
 
 type KeyManagerRoute = Route<ApiService, ApiCaller, Operation>
 
@@ -158,6 +159,7 @@ const TEXTS: DescriptionTexts<KeyManagerRoute> = {
     const common = [400, 401, 403, 404, 406, 429, 500, 503]
     return route.method === 'GET' ? common : [...common, 409, 413, 415]
   },
+  examples: EXAMPLES,
   rightOf: route => {
     if ('open' in route) return { sentence: '' }
     return { sentence: `The configured policy must allow this: ${route.right}.`, name: route.right }

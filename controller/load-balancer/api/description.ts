@@ -1,5 +1,6 @@
 import { type DescriptionTexts, openApiDocument } from '../../api/description/document.js'
 import { type OpenApi, objectOf, type Schema } from '../../api/schema.js'
+import { EXAMPLES } from '../description/examples.js'
 import { SHARED_PARAMETERS } from '../description/parameters.js'
 import { RESOURCES } from '../description/resources.js'
 import { answerSchema, requestSchema } from '../description/schemas.js'
@@ -132,6 +133,7 @@ const TEXTS: Omit<DescriptionTexts<LoadBalancerRoute>, 'schemas' | 'rightOf'> = 
     'open' in route
       ? []
       : [...READ_ERRORS, ...(method === 'GET' ? [] : WRITE_ERRORS), ...(method === 'POST' ? [422] : [])],
+  examples: EXAMPLES,
   pathParameter,
   pathOf,
   // Without the common first segment.
@@ -143,6 +145,7 @@ const TEXTS: Omit<DescriptionTexts<LoadBalancerRoute>, 'schemas' | 'rightOf'> = 
         tags: ['service'],
         summary: 'Check the health of the service, if enabled',
         security: [],
+        'x-codeSamples': [{ lang: 'Shell', label: 'curl', source: `curl -i "$LOAD_BALANCER_URL${HEALTH_CHECK_PATH}"` }],
         responses: {
           200: { description: 'The service works.', content: { 'text/plain': { schema: text } } },
           503: {

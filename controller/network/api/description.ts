@@ -5,6 +5,7 @@ import { formOf, type OpenApi, objectOf, type Parameter, type Schema } from '../
 import type { Caller } from '../../identity/caller.js'
 import { COUNTED_RESOURCES } from '../quota.js'
 import { RIGHTS, type Right, type Service } from './dialect.js'
+import { EXAMPLES } from './examples.js'
 import { createSchema as networkCreate, updateSchema as networkUpdate } from './networks.js'
 import { noopItem } from './noop.js'
 import { createSchema as portCreate, updateSchema as portUpdate } from './ports.js'
@@ -124,6 +125,7 @@ const TEXTS: Omit<DescriptionTexts<NetworkRoute>, 'schemas'> = {
     const common = [400, 401, 403, 404, 429, 500, 503].filter(status => status !== route.status)
     return route.method === 'GET' ? common : [...common, 409, 412, 413, 415]
   },
+  examples: EXAMPLES,
   rightOf: route => ('open' in route ? { sentence: '' } : { sentence: RIGHTS[route.right], name: route.right }),
   pathParameter: name => {
     if (name === 'id') return { description: 'ID of the object.', schema: { type: 'string', format: 'uuid' } }

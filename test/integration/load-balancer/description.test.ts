@@ -4,6 +4,7 @@ import { loadBalancerDescription } from '../../../controller/load-balancer/api/d
 import { ROUTES } from '../../../controller/load-balancer/api.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
 import { tokenOf } from '../../support/clients/callers.js'
+import { checkExamples } from '../../support/clients/described-api.js'
 import { at, type Json, type JsonValue } from '../../support/clients/json-answers.js'
 import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { loadBalancerRoutes } from '../../support/inputs/load-balancer-routes.js'
@@ -40,6 +41,10 @@ t.test('every route is described with its body, answer and parameters', async t 
     Object.values(item).flatMap(operation => at(operation, 'operationId') ?? []),
   )
   t.equal(new Set(ids).size, ids.length, 'operation ids are unique')
+})
+
+t.test('every operation has an example', async t => {
+  checkExamples(t, document as unknown as Parameters<typeof checkExamples>[1])
 })
 
 t.test('every attribute has a description', async t => {
@@ -169,8 +174,11 @@ t.test('the document and the page need no token', async t => {
   const page = await api.ask('GET', '/docs', undefined, null, { Accept: 'text/html' })
   t.equal(page.status, 200)
   t.match(page.headers.get('content-type'), 'text/html')
-  t.match(page.headers.get('content-security-policy'), /default-src 'none'; style-src 'sha256-/)
-  t.notMatch(page.text, /<script|https?:\/\//, 'the page loads nothing and runs no script')
+  t.match(
+    page.headers.get('content-security-policy'),
+    /default-src 'none'; style-src 'sha256-\S+'; script-src 'sha256-\S+';/,
+  )
+  t.notMatch(page.text, /<link|\ssrc=|href="https?:/, 'the page loads nothing')
   for (const route of routes) {
     t.ok(page.text.includes(`/v2${(route.split(' ')[1] ?? '').replace(/:(\w+)/g, '{$1}')}<`), `the page shows ${route}`)
   }

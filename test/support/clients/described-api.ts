@@ -1,9 +1,11 @@
 import { Validator } from '@seriousme/openapi-schema-validator'
 import type { Test } from 'tap'
 
+type Operation = { operationId?: string; requestBody?: object; 'x-codeSamples'?: { source: string }[] }
+
 type Document = {
   info: { title: string }
-  paths: Record<string, Record<string, { operationId?: string }>>
+  paths: Record<string, Record<string, Operation>>
   components: Record<string, Record<string, object> | undefined>
 }
 
@@ -41,9 +43,36 @@ export async function checkDescription(
     if (document.components[kind]?.[name] === undefined) t.fail(`${reference} refers to nothing`)
   }
 
+  checkExamples(t, document)
+
   const page = await fetch(`${url}/docs`)
   t.equal(page.status, 200, 'the page needs no token either')
   t.match(page.headers.get('Content-Type'), 'text/html')
   t.match(page.headers.get('Content-Security-Policy'), "default-src 'none'")
-  t.match(await page.text(), document.info.title)
+  const text = await page.text()
+  t.match(text, document.info.title)
+  for (const id of ids) t.ok(text.includes(` id="${id}"`), `the page has an anchor for ${id}`)
+  const plain = await fetch(`${url}/docs`, { headers: { 'Accept-Encoding': 'identity' } })
+  t.equal(await plain.text(), text, 'a client that cannot decompress reads the same page')
+  t.match(
+    [page, plain].map(({ headers }) => [
+      headers.get('Content-Encoding'),
+      /Accept-Encoding/.test(String(headers.get('Vary'))),
+    ]),
+    [
+      ['gzip', true],
+      [null, true],
+    ],
+  )
+}
+
+/** Every operation has an example with curl, and one with a body where the operation needs a body. */
+export function checkExamples(t: Test, { paths }: Pick<Document, 'paths'>): void {
+  const operations = Object.values(paths).flatMap(item => Object.entries(item))
+  for (const [, { operationId, requestBody, 'x-codeSamples': samples = [] }] of operations) {
+    if (operationId === undefined) continue
+    const [curl] = samples
+    t.match(curl?.source, /^curl /, `${operationId} has an example`)
+    if (requestBody !== undefined) t.match(curl?.source, '--json', `the example of ${operationId} has a body`)
+  }
 }

@@ -1,6 +1,11 @@
+import { gzipSync } from 'node:zlib'
+import type { Answer } from '../answer.js'
+import type { Call } from '../call.js'
 import type { OpenRoute } from '../route.js'
 import type { OpenApi } from '../schema.js'
 import { descriptionPage, PAGE_POLICY } from './page.js'
+
+const DOCUMENT_HEADERS = { 'Content-Type': 'application/json; charset=utf-8' }
 
 const PAGE_HEADERS = {
   'Content-Type': 'text/html; charset=utf-8',
@@ -20,11 +25,11 @@ export function descriptionRoutes<Service>({
   path?: string
   make: () => OpenApi
 }): OpenRoute<Service>[] {
-  let generated: { document: string; page: Buffer } | null = null
+  let generated: { document: Text; page: Text } | null = null
   const texts = () => {
     if (generated === null) {
       const document = make()
-      generated = { document: JSON.stringify(document), page: Buffer.from(descriptionPage(document)) }
+      generated = { document: textOf(JSON.stringify(document)), page: textOf(descriptionPage(document)) }
     }
     return generated
   }
@@ -35,7 +40,7 @@ export function descriptionRoutes<Service>({
       path,
       summary: 'This description',
       answer: { type: 'object' },
-      handle: async () => ({ status: 200, json: texts().document }),
+      handle: async (_service, call) => answerWith(call, texts().document, DOCUMENT_HEADERS),
     },
     {
       ...common,
@@ -43,7 +48,17 @@ export function descriptionRoutes<Service>({
       summary: 'This description as a page',
       answer: { type: 'string' },
       answerType: 'text/html',
-      handle: async () => ({ status: 200, bytes: texts().page, headers: PAGE_HEADERS }),
+      handle: async (_service, call) => answerWith(call, texts().page, PAGE_HEADERS),
     },
   ]
+}
+
+/** A text that never changes, and its compressed form. */
+type Text = { plain: Buffer; compressed: Buffer }
+
+const textOf = (text: string): Text => ({ plain: Buffer.from(text), compressed: gzipSync(text, { level: 9 }) })
+
+function answerWith(call: Call<null>, { plain, compressed }: Text, headers: Readonly<Record<string, string>>): Answer {
+  if (!call.acceptsGzip()) return { status: 200, bytes: plain, headers }
+  return { status: 200, bytes: compressed, headers: { ...headers, 'Content-Encoding': 'gzip' } }
 }
