@@ -1,7 +1,7 @@
 import { z } from 'zod'
-import type { IdentityRoute } from '../dialect.js'
-import { type Collection, collectionRoutes } from './collection.js'
-import * as fields from './fields.js'
+import type { IdentityRoute } from '../../dialect.js'
+import { type Collection, collectionRoutes } from '../collection.js'
+import * as fields from '../fields.js'
 
 const create = z.looseObject({
   type: fields.name(255),

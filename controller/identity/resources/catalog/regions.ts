@@ -1,14 +1,14 @@
 import type { Knex } from 'knex'
 import { z } from 'zod'
-import { jsonAnswer } from '../../api/answer.js'
-import { maybeOne } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
-import { badRequest, forbidden } from '../../http/errors.js'
-import { type IdentityRoute, oneForm, route } from '../dialect.js'
-import { administrators, anyone } from '../policy.js'
-import { bodyOf, type Collection, collectionRoutes, createRow, type Fields, presentRow } from './collection.js'
-import * as fields from './fields.js'
-import { mustExist } from './references.js'
+import { jsonAnswer } from '../../../api/answer.js'
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
+import { badRequest, forbidden } from '../../../http/errors.js'
+import { type IdentityRoute, oneForm, route } from '../../dialect.js'
+import { administrators, anyone } from '../../policy.js'
+import { bodyOf, type Collection, collectionRoutes, createRow, type Fields, presentRow } from '../collection.js'
+import * as fields from '../fields.js'
+import { mustExist } from '../references.js'
 
 const create = z.looseObject({
   id: z.string().max(255).optional(),

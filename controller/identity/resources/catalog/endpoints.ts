@@ -1,10 +1,10 @@
 import { z } from 'zod'
-import { execute, maybeOne } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
-import { badRequest } from '../../http/errors.js'
-import type { IdentityRoute } from '../dialect.js'
-import { type Collection, collectionRoutes } from './collection.js'
-import * as fields from './fields.js'
+import { execute, maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
+import { badRequest } from '../../../http/errors.js'
+import type { IdentityRoute } from '../../dialect.js'
+import { type Collection, collectionRoutes } from '../collection.js'
+import * as fields from '../fields.js'
 
 const create = z.looseObject({
   interface: z.enum(['public', 'internal', 'admin']),
