@@ -5,14 +5,15 @@ import { type ProtectedRoute, routesFor } from '../api/route.js'
 import { objectOf, type Parameter, type Schema } from '../api/schema.js'
 import type { Database } from '../database/connection.js'
 import { isUniqueViolation, sqlState } from '../database/transaction.js'
-import { ApiError, badRequest, conflict, forbidden } from '../http/errors.js'
+import { ApiError, conflict, forbidden, notFound } from '../http/errors.js'
 import { createClientAddress, sourceOf } from '../http/trusted-proxies.js'
 import type { Turns } from '../http/turns.js'
 import type { Place } from '../process/fair-queue.js'
 import { isAllowedBy } from './access-rules.js'
 import { locate } from './discovery.js'
-import { isStorable, parse } from './json.js'
+import { parse, requireStorable } from './json.js'
 import type { Logins } from './login/logins.js'
+import { partNotOffered } from './not-offered.js'
 import type { IdentitySettings } from './options.js'
 import type { Rule } from './policy.js'
 import type { TokenLimits } from './tokens/issue.js'
@@ -58,9 +59,10 @@ export function identityDialect(
     locate: (ctx, plain) => {
       const { base, path } = locate(publicUrl, plain.base(), plain.path)
       ctx.set('Vary', 'X-Auth-Token')
-      for (const value of Object.values(ctx.query).flat()) {
-        if (!isStorable(value ?? '')) throw badRequest('The query contains characters that cannot be stored.')
-      }
+      requireStorable(
+        Object.values(ctx.query).flatMap(value => value ?? []),
+        'query',
+      )
       return { path, written: path, base: () => base }
     },
     authenticate: async (ctx, path) => {
@@ -74,12 +76,15 @@ export function identityDialect(
     hidesPath: () => false,
     placeOf: token => token && placeOf(token),
     authorise: (_service, { caller, params, route }, allows) => {
-      if (!Object.values(params).every(isStorable))
-        throw badRequest('The path contains characters that cannot be stored.')
+      requireStorable(Object.values(params), 'path')
       if (allows(caller.document, params)) return
       throw forbidden(`You are not authorized to perform the requested action: ${route.method} ${route.path}.`)
     },
     validate: parse,
+    unrouted: async (_service, { path }) => {
+      const part = partNotOffered(path)
+      if (part !== undefined) throw notFound(`This identity service does not offer ${part}.`)
+    },
     translate,
     presentFault: ({ status, title, message }) => ({ error: { code: status, message, title } }),
   }

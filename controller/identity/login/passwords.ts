@@ -49,7 +49,7 @@ export async function verifyPassword(
 }
 
 /** The salt: an upgrade of the hash keeps it, and every new password changes it. */
-export const saltOf = (hash: string | null): string | undefined => hash?.split('$')[4]
+export const saltOf = (hash: string | null | undefined): string | undefined => hash?.split('$')[4]
 
 /** A hash of no known password. */
 const decoy = (rounds: number) => format(randomBytes(16), randomBytes(KEY_BYTES), rounds)

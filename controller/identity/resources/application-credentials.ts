@@ -3,7 +3,7 @@ import type { Knex } from 'knex'
 import { z } from 'zod'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { execute, many, maybeOne } from '../../database/query.js'
-import { type Fragment, insertion, json, sql } from '../../database/sql.js'
+import { and, type Fragment, insertion, json, sql, unprepared } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, forbidden, notFound } from '../../http/errors.js'
 import { accessRuleSchema } from '../access-rules.js'
@@ -14,27 +14,32 @@ import {
   listAnswer,
   listForm,
   oneForm,
-  queryParameter,
   route,
   type Service,
 } from '../dialect.js'
 import { administratorsAndUser, readersAndUser, userAlone } from '../policy.js'
-import { isoTime } from '../tokens/document.js'
 import { lockRights } from '../tokens/revocation.js'
 import { newId } from './collection.js'
 import * as fields from './fields.js'
+import { type Filters, filterConditions, filterParameters } from './filters.js'
 import { mustExist } from './references.js'
 
-/** A time without a zone is UTC. */
+/** As text with microseconds, which a Date cannot hold. A time without a zone is UTC. */
 const time = z
   .string()
   .regex(/^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?$/, 'must be an ISO 8601 time')
-  .transform(text => new Date(/(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : `${text}Z`))
-  .refine(date => !Number.isNaN(date.getTime()), 'must be an ISO 8601 time')
+  .transform((text, context) => {
+    const date = new Date(/(Z|[+-]\d\d:?\d\d)$/.test(text) ? text : `${text}Z`)
+    const [, fraction = ''] = /\.(\d+)/.exec(text) ?? []
+    if (!Number.isNaN(date.getTime()))
+      return `${date.toISOString().slice(0, 19)}.${fraction.slice(0, 6).padEnd(6, '0')}Z`
+    context.addIssue({ code: 'custom', message: 'must be an ISO 8601 time' })
+    return z.NEVER
+  })
 
 const roleReference = z
   .object({ id: fields.id.optional(), name: fields.id.optional() })
-  .refine(ref => ref.id !== undefined || ref.name !== undefined, 'A role needs an id or a name')
+  .refine(ref => ref.id !== undefined || ref.name !== undefined, 'needs an id or a name')
 
 const createSchema = z.object({
   application_credential: z.object({
@@ -51,13 +56,14 @@ const createSchema = z.object({
 const all = '/v3/users/:user_id/application_credentials'
 const one = `${all}/:id`
 const answer = oneForm('application_credential')
+const FILTERS: Filters = { name: { text: sql`c.name` } }
 
 /** Secrets with which programs act for a user in one project, with some of its roles. Deletion revokes their tokens. */
 export const applicationCredentialRoutes: readonly IdentityRoute[] = [
   route({
     ...{ method: 'GET', path: all, right: readersAndUser, group: 'application_credentials', status: 200 },
     summary: 'List the application credentials of a user',
-    parameters: [queryParameter('name', 'Return only the application credential with this name.')],
+    parameters: filterParameters(FILTERS, 'application credentials'),
     answer: listForm('application_credentials'),
     handle: listApplicationCredentials,
   }),
@@ -87,10 +93,10 @@ type Row = {
   project_id: string
   name: string
   description: string | null
-  expires_at: Date | null
+  expires_at: string | null
   unrestricted: boolean
   access_rules: object[] | null
-  roles: Named[]
+  roles: (Named & { domain_id: null; description: string | null; options: object })[]
 }
 
 async function createApplicationCredential(
@@ -103,8 +109,8 @@ async function createApplicationCredential(
   const { project } = document
   if (project === undefined)
     throw badRequest('An application credential belongs to a project. Use a token that is scoped to one.')
-  if (sent.expires_at instanceof Date && sent.expires_at.getTime() <= Date.now()) {
-    throw badRequest('expires_at must be in the future.')
+  if (typeof sent.expires_at === 'string' && Date.parse(sent.expires_at) <= Date.now()) {
+    throw badRequest("Invalid input for field 'application_credential/expires_at': must be in the future.")
   }
   const secret = sent.secret ?? randomBytes(48).toString('base64url')
   const secret_hash = await logins.hash(secret, document.user.id)
@@ -143,7 +149,8 @@ async function chooseRoles(
   if (desired === undefined || desired.length === 0) return [...held]
   const chosen = new Map<string, Named>()
   for (const ref of desired) {
-    const isReferenced = ref.id !== undefined ? sql`id = ${ref.id}` : sql`name = ${ref.name ?? ''}`
+    const isReferenced =
+      ref.id !== undefined ? sql`id = ${ref.id}` : sql`domain_id IS NULL AND name = ${ref.name ?? ''}`
     const role = await maybeOne(trx, sql<Named>`SELECT id, name FROM role WHERE ${isReferenced}`)
     if (role === undefined) throw notFound(`Could not find role: ${ref.id ?? ref.name}.`)
     if (!held.some(has => has.id === role.id)) {
@@ -157,9 +164,8 @@ async function chooseRoles(
 async function listApplicationCredentials({ database }: Service, call: IdentityCall): Promise<Answer> {
   const user = call.params.user_id!
   await mustExist(database, 'local_user', 'user', user)
-  const name = call.argument('name')
-  const isNamed = name === undefined ? sql`true` : sql`c.name = ${name}`
-  const rows = await many(database, sql<Row>`${select(sql`c.user_id = ${user} AND ${isNamed}`)} ORDER BY c.id`)
+  const conditions = [sql`c.user_id = ${user}`, ...filterConditions(FILTERS, call)]
+  const rows = await many(database, unprepared(sql<Row>`${select(and(conditions))} ORDER BY c.id`))
   return listAnswer(
     call,
     'application_credentials',
@@ -196,8 +202,10 @@ async function findOne(database: Knex, userId: string, id: string): Promise<Row>
 }
 
 const select = (condition: Fragment) => sql<Row>`
-  SELECT c.id, c.user_id, c.project_id, c.name, c.description, c.expires_at, c.unrestricted, c.access_rules,
-         coalesce((SELECT json_agg(json_build_object('id', r.id, 'name', r.name, 'domain_id', NULL) ORDER BY r.name)
+  SELECT c.id, c.user_id, c.project_id, c.name, c.description, c.unrestricted, c.access_rules,
+         to_char(c.expires_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') AS expires_at,
+         coalesce((SELECT json_agg(json_build_object('id', r.id, 'name', r.name, 'domain_id', NULL,
+                                                     'description', r.description, 'options', r.options) ORDER BY r.name)
                      FROM application_credential_role a JOIN role r ON r.id = a.role_id
                     WHERE a.application_credential_id = c.id), '[]') AS roles
     FROM application_credential c WHERE ${condition}`
@@ -209,7 +217,8 @@ const present = (call: IdentityCall, row: Row) => ({
   user_id: row.user_id,
   project_id: row.project_id,
   system: null,
-  expires_at: row.expires_at === null ? null : isoTime(row.expires_at),
+  // Like Keystone's, without a Z: gophercloud cannot parse any other form here.
+  expires_at: row.expires_at,
   unrestricted: row.unrestricted,
   roles: row.roles,
   ...(row.access_rules !== null && { access_rules: row.access_rules }),

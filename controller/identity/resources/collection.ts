@@ -24,12 +24,12 @@ import {
   listAnswer,
   listForm,
   oneForm,
-  queryParameter,
   route,
   type Service,
 } from '../dialect.js'
 import { administrators, type Rule, readers } from '../policy.js'
 import { lockRights } from '../tokens/revocation.js'
+import { type Filters, filterConditions, filterParameters } from './filters.js'
 
 export type Fields = Record<string, unknown>
 
@@ -46,8 +46,10 @@ export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> =
   table: string
   create: Create
   update: Update
-  /** Query parameters that filter the list by an exact match of the column with their name. Others are ignored. */
-  filters: Readonly<Record<string, Filter>>
+  /** Query parameters that filter the list. Others are ignored. */
+  filters: Filters
+  /** A further condition on lists. */
+  listed?: (call: IdentityCall) => Fragment
   /** The columns in answers. */
   shown: readonly string[]
   /** Other columns to read: input of `derive`, and secrets. */
@@ -68,8 +70,6 @@ export type Collection<Create extends z.ZodObject, Update extends z.ZodObject> =
 }
 
 export type Change<Sent> = { trx: Knex; call: IdentityCall; sent: Sent; before: Row | null }
-
-export type Filter = 'text' | 'boolean' | ((value: string) => Fragment)
 
 /** What reading a resource's rows requires. */
 export type Stored = { singular: string; table: string; shown: readonly string[]; hidden?: readonly string[] }
@@ -95,14 +95,13 @@ function listAndCreateRoutes<Create extends z.ZodObject, Update extends z.ZodObj
     route({
       ...{ method: 'GET', path, right: allow?.list ?? readers, group, status: 200 },
       summary: `List ${plural}`,
-      parameters: Object.keys(collection.filters).map(name =>
-        queryParameter(name, `Return only ${plural} with this ${name}.`),
-      ),
+      parameters: filterParameters(collection.filters, plural),
       get answer() {
         return listForm(plural, answerForm(collection))
       },
       handle: async ({ database }, call) => {
-        const rows = await findRows(database, collection, and(filtersOf(collection.filters, call)))
+        const conditions = [...filterConditions(collection.filters, call), collection.listed?.(call) ?? sql`true`]
+        const rows = await findRows(database, collection, and(conditions))
         return listAnswer(
           call,
           plural,
@@ -258,16 +257,6 @@ export const findRows = (database: Knex, collection: Stored, condition: Fragment
   )
 
 const columnsOf = ({ shown, hidden = [] }: Stored): Fragment => identifiers([...shown, ...hidden, 'extra'])
-
-function filtersOf(filters: Readonly<Record<string, Filter>>, call: IdentityCall): Fragment[] {
-  return Object.entries(filters).flatMap(([name, filter]) => {
-    const value = call.argument(name)
-    if (value === undefined) return []
-    if (filter === 'text') return [sql`${identifier(name)} = ${value}`]
-    if (filter === 'boolean') return [sql`${identifier(name)} = ${!/^(0|false|no|off|f|n)$/i.test(value)}`]
-    return [filter(value)]
-  })
-}
 
 // Never stored as a client's additional attributes.
 const RESERVED: ReadonlySet<string> = new Set(['id', 'links', 'domain_id'])

@@ -12,7 +12,6 @@ import {
   listAnswer,
   listForm,
   oneForm,
-  queryParameter,
   route,
   type Service,
 } from '../dialect.js'
@@ -22,6 +21,7 @@ import type { StoredToken } from '../tokens/store.js'
 import { newId } from './collection.js'
 import { seal, unseal } from './credential-seal.js'
 import * as fields from './fields.js'
+import { type Filters, filterConditions, filterParameters } from './filters.js'
 import { mustExist } from './references.js'
 
 type Row = { id: string; type: string; user_id: string; project_id: string | null; sealed_blob: Buffer }
@@ -43,13 +43,14 @@ const updateSchema = z.object({ credential: shape.partial() })
 const all = '/v3/credentials'
 const item = `${all}/:id`
 const answer = oneForm('credential')
+const FILTERS: Filters = { user_id: 'text', type: 'text' }
 
 /** Secrets that users store here: EC2 keys, TOTP seeds, certificates. Users manage their own, administrators all. */
 export const credentialRoutes: readonly IdentityRoute[] = [
   route({
     ...{ method: 'GET', path: all, right: anyone, group: 'credentials', status: 200 },
     summary: 'List credentials',
-    parameters: ['user_id', 'type'].map(name => queryParameter(name, `Return only credentials with this ${name}.`)),
+    parameters: filterParameters(FILTERS, 'credentials'),
     answer: listForm('credentials'),
     handle: listCredentials,
   }),
@@ -90,12 +91,7 @@ async function listCredentials(service: Service, call: IdentityCall): Promise<An
   const key = keyOf(service)
   const { document } = call.caller
   const own = isAdmin(document) ? sql`true` : sql`user_id = ${document.user.id}`
-  const [user, type] = [call.argument('user_id'), call.argument('type')]
-  const conditions = [
-    own,
-    ...(user === undefined ? [] : [sql`user_id = ${user}`]),
-    ...(type === undefined ? [] : [sql`type = ${type}`]),
-  ]
+  const conditions = [own, ...filterConditions(FILTERS, call)]
   const rows = await many(
     service.database,
     unprepared(sql<Row>`SELECT ${COLUMNS} FROM credential WHERE ${and(conditions)} ORDER BY id`),
@@ -151,7 +147,7 @@ async function update(service: Service, call: IdentityCall<z.output<typeof updat
     const { type = before.type, user_id = before.user_id, project_id = before.project_id } = sent
     await requireProject(trx, call.caller, user_id, sent.project_id)
     if (type === 'ec2' && project_id === null) throw badRequest(NEEDS_PROJECT)
-    if (type === 'ec2') requireSameKey(unseal(key, before.id, before.sealed_blob), before.type, sent)
+    if (type === 'ec2') requireSameRights(unseal(key, before.id, before.sealed_blob), before.type, sent)
     const { blob, ...columns } = sent
     const changes = { ...columns, ...(blob !== undefined && { sealed_blob: seal(key, before.id, blob) }) }
     if (Object.keys(changes).length === 0) return before
@@ -231,14 +227,11 @@ function boundToApplicationCredential({ document }: StoredToken, blob: string): 
   return JSON.stringify(credential === undefined ? members : { ...members, app_cred_id: credential.id })
 }
 
-const KEY_MEMBERS = ['access', 'app_cred_id', 'trust_id', 'access_token_id'] as const
+/** They record the rights with which an ec2 credential was created. */
+const FIXED_MEMBERS = ['app_cred_id', 'trust_id', 'access_token_id', 'access_id'] as const
 
-/**
- * These members cannot change: the ID of an ec2 credential derives from the access key, and the others record the
- * rights with which it was created.
- * @throws ApiError 400
- */
-function requireSameKey(
+/** @throws ApiError 400 */
+function requireSameRights(
   before: string,
   typeBefore: string,
   sent: { type?: string | undefined; blob?: string | undefined },
@@ -247,7 +240,7 @@ function requireSameKey(
   if (sent.blob === undefined) return
   ec2Id(sent.blob)
   const [old, fresh] = [before, sent.blob].map(blob => JSON.parse(blob) as Record<string, unknown>)
-  for (const member of KEY_MEMBERS) {
+  for (const member of FIXED_MEMBERS) {
     if (old?.[member] !== fresh?.[member]) throw badRequest(`${member} of an ec2 credential cannot be changed.`)
   }
 }

@@ -1,7 +1,7 @@
 import { z } from 'zod'
 import { type Answer, NO_CONTENT } from '../../api/answer.js'
 import { execute, maybeOne } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
+import { and, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { notFound } from '../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listAnswer, listForm, route, type Service } from '../dialect.js'
@@ -10,8 +10,9 @@ import { membersOf, refreshTokens } from '../tokens/effective-roles.js'
 import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, findRow, findRows, presentRow } from './collection.js'
 import * as fields from './fields.js'
+import { filterConditions } from './filters.js'
 import { domainOfToken, mustExist } from './references.js'
-import { findUsers, presentUser } from './users.js'
+import { findUsers, presentUser, userFilters } from './users.js'
 
 const create = z.looseObject({
   name: fields.name(64),
@@ -81,7 +82,8 @@ export const groupRoutes: readonly IdentityRoute[] = [
 
 async function listMembers({ database }: Service, call: IdentityCall): Promise<Answer> {
   const group = await findRow(database, groups, call.params.group_id!)
-  const rows = await findUsers(database, sql`id IN (SELECT user_id FROM group_member WHERE group_id = ${group.id})`)
+  const isMember = sql`id IN (SELECT user_id FROM group_member WHERE group_id = ${group.id})`
+  const rows = await findUsers(database, and([isMember, ...filterConditions(userFilters, call)]))
   return listAnswer(
     call,
     'users',
@@ -92,11 +94,13 @@ async function listMembers({ database }: Service, call: IdentityCall): Promise<A
 async function listGroupsOfUser({ database }: Service, call: IdentityCall): Promise<Answer> {
   const user = call.params.user_id!
   await mustExist(database, 'local_user', 'user', user)
-  const rows = await findRows(database, groups, sql`id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`)
+  const hasUser = sql`id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`
+  const rows = await findRows(database, groups, and([hasUser, ...filterConditions({ name: 'text' }, call)]))
   return listAnswer(
     call,
     'groups',
-    rows.map(row => presentRow(groups, call, row)),
+    // Memberships do not expire.
+    rows.map(row => ({ ...presentRow(groups, call, row), membership_expires_at: null })),
   )
 }
 

@@ -3,20 +3,24 @@ import { z } from 'zod'
 import type { Answer } from '../../api/answer.js'
 import type { Database } from '../../database/connection.js'
 import { maybeOne } from '../../database/query.js'
-import { type Fragment, sql } from '../../database/sql.js'
+import { and, type Fragment, sql } from '../../database/sql.js'
 import { badRequest, forbidden } from '../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listAnswer, listForm, route, type Service } from '../dialect.js'
 import { readersAndProject, readersAndUser } from '../policy.js'
 import { revokeTokensOnProject } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, type Fields, findRows, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
+import { type Filters, filterConditions } from './filters.js'
 import { domainOfToken, mustExist } from './references.js'
 
 const create = z.looseObject({
   name: fields.name(64),
   domain_id: fields.id.nullable().optional(),
   parent_id: fields.id.nullable().optional(),
-  is_domain: z.literal(false, 'create domains under /v3/domains').optional(),
+  is_domain: z
+    .boolean()
+    .refine(isDomain => !isDomain, 'must be false: create domains under /v3/domains')
+    .optional(),
   description: fields.description
     .nullable()
     .transform(text => text ?? '')
@@ -30,17 +34,17 @@ const update = create.partial()
 
 const tagsIn = (value: string): Fragment => sql`${value.split(',')}::text[]`
 
-const projects: Collection<typeof create, typeof update> = {
+const FILTERS: Filters = { name: 'text', domain_id: 'text', enabled: 'boolean' }
+
+export const projects: Collection<typeof create, typeof update> = {
   singular: 'project',
   plural: 'projects',
   table: 'project',
   create,
   update,
   filters: {
-    name: 'text',
-    domain_id: 'text',
-    enabled: 'boolean',
-    parent_id: value => sql`coalesce(parent_id, domain_id) = ${value}`,
+    ...FILTERS,
+    parent_id: { text: sql`coalesce(parent_id, domain_id)` },
     // In this service, domains are not projects.
     is_domain: value => (/^(1|true)$/i.test(value) ? sql`false` : sql`true`),
     tags: value => sql`tags @> ${tagsIn(value)}`,
@@ -110,7 +114,7 @@ async function listProjectsOfUser({ database }: Service, call: IdentityCall): Pr
   await mustExist(database, 'local_user', 'user', user)
   const held = sql`SELECT project_id FROM assignment
      WHERE user_id = ${user} OR group_id IN (SELECT group_id FROM group_member WHERE user_id = ${user})`
-  const rows = await findRows(database, projects, sql`id IN (${held})`)
+  const rows = await findRows(database, projects, and([sql`id IN (${held})`, ...filterConditions(FILTERS, call)]))
   return listAnswer(
     call,
     'projects',

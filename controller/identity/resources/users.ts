@@ -1,18 +1,22 @@
 import { z } from 'zod'
 import { type Answer, NO_CONTENT } from '../../api/answer.js'
+import type { Call } from '../../api/call.js'
+import type { OpenRoute } from '../../api/route.js'
 import type { Database } from '../../database/connection.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
-import { notFound } from '../../http/errors.js'
+import { badRequest } from '../../http/errors.js'
 import { sourceOf } from '../../http/trusted-proxies.js'
-import { type IdentityCall, type IdentityRoute, route, type Service } from '../dialect.js'
+import { type IdentityCall, type IdentityRoute, openRoute, type Service } from '../dialect.js'
+import { requireStorable } from '../json.js'
 import { saltOf } from '../login/passwords.js'
-import { readersAndUser, userAlone } from '../policy.js'
-import { unauthenticated } from '../tokens/proof.js'
+import { readersAndUser } from '../policy.js'
+import { accountName, unauthenticated } from '../tokens/proof.js'
 import { lockRights, revokeTokensOfUsers } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, findRows, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
+import type { Filters } from './filters.js'
 import { domainOfToken, mustExist } from './references.js'
 
 const password = z.string().min(1).max(4096)
@@ -28,13 +32,25 @@ const create = z.looseObject({
 
 const update = create.partial()
 
+export const userFilters: Filters = {
+  name: 'text',
+  domain_id: 'text',
+  enabled: 'boolean',
+  // Passwords do not expire.
+  password_expires_at: value => {
+    if (!/^((lte?|gte?|n?eq):)?\d{4}-\d\d-\d\d[T ]\d\d:\d\d/.test(value))
+      throw badRequest('password_expires_at must be a time, such as lt:2030-01-31T00:00:00Z.')
+    return sql`false`
+  },
+}
+
 const users: Collection<typeof create, typeof update> = {
   singular: 'user',
   plural: 'users',
   table: 'local_user',
   create,
   update,
-  filters: { name: 'text', domain_id: 'text', enabled: 'boolean' },
+  filters: userFilters,
   shown: ['id', 'name', 'domain_id', 'enabled', 'options'],
   hidden: ['default_project_id', 'password_hash'],
   derive: row => ({
@@ -65,49 +81,53 @@ const users: Collection<typeof create, typeof update> = {
 
 const passwordChange = z.object({ user: z.object({ password, original_password: z.string().max(4096) }) })
 
-export const userRoutes: readonly IdentityRoute[] = [
+export const userRoutes: readonly (IdentityRoute | OpenRoute<Service>)[] = [
   ...collectionRoutes(users),
-  route({
-    ...{ method: 'POST', path: '/v3/users/:user_id/password', right: userAlone, group: 'users', status: 204 },
-    summary: 'Change your own password',
+  openRoute({
+    ...{ method: 'POST', path: '/v3/users/:user_id/password', group: 'users', status: 204 },
+    summary: 'Change a password; needs no token, but the original password',
     request: passwordChange,
-    handle: changeOwnPassword,
+    handle: changePassword,
   }),
 ]
 
-async function changeOwnPassword(
-  { database, logins }: Service,
-  call: IdentityCall<z.output<typeof passwordChange>>,
+/** The original password is the proof, as in a login, and the same lock-out limits guesses. */
+async function changePassword(
+  { database, logins, turns }: Service,
+  call: Call<null, z.output<typeof passwordChange>>,
 ): Promise<Answer> {
-  const { user } = await call.body()
   const id = call.params.user_id!
+  requireStorable([id], 'path')
+  const source = sourceOf(call.address)
+  const { user } = await turns.take([`source ${source}`, String(call.port)], () => call.body())
   const before = await passwordHashOf(database, id)
-  const login = { account: JSON.stringify(['user', id]), source: sourceOf(call.address) }
-  const proven = await logins.attempt(login, async verify => {
+  const proven = await logins.attempt({ account: accountName({ id }), source }, async verify => {
     const { matches } = await verify(user.original_password, before)
-    return matches ? { userId: id } : null
+    return matches && before !== undefined ? { userId: id } : null
   })
   if (proven === null) throw unauthenticated()
   const password_hash = await logins.hash(user.password, id)
-  await inTransaction(database, async trx => {
-    await lockRights(trx)
-    // A concurrent change would make the original password wrong.
-    if (saltOf(await passwordHashOf(trx, id, 'lock')) !== saltOf(before)) throw unauthenticated()
-    await execute(trx, sql`UPDATE local_user SET password_hash = ${password_hash} WHERE id = ${id}`)
-    await revokeTokensOfUsers(trx, [id])
-  })
+  await turns.take([`user ${id}`, ''], () =>
+    inTransaction(database, async trx => {
+      await lockRights(trx)
+      // A concurrent change would make the original password wrong.
+      if (saltOf(await passwordHashOf(trx, id, 'lock')) !== saltOf(before)) throw unauthenticated()
+      await execute(trx, sql`UPDATE local_user SET password_hash = ${password_hash} WHERE id = ${id}`)
+      await revokeTokensOfUsers(trx, [id])
+    }),
+  )
   return NO_CONTENT
 }
 
-/** @throws ApiError 404 */
-async function passwordHashOf(database: Database, id: string, lock?: 'lock'): Promise<string | null> {
+/** Null if the user has no password; undefined unless it and its domain exist and are enabled. */
+async function passwordHashOf(database: Database, id: string, lock?: 'lock'): Promise<string | null | undefined> {
   const row = await maybeOne(
     database,
     sql<{ password_hash: string | null }>`
-      SELECT password_hash FROM local_user WHERE id = ${id} ${lock === undefined ? sql`` : sql`FOR UPDATE`}`,
+      SELECT u.password_hash FROM local_user u JOIN domain d ON d.id = u.domain_id
+       WHERE u.id = ${id} AND u.enabled AND d.enabled ${lock === undefined ? sql`` : sql`FOR UPDATE OF u`}`,
   )
-  if (row === undefined) throw notFound(`Could not find user: ${id}.`)
-  return row.password_hash
+  return row?.password_hash
 }
 
 export const presentUser = (call: IdentityCall, row: Row) => presentRow(users, call, row)

@@ -30,7 +30,7 @@ const endpoints: Collection<typeof create, typeof update> = {
     interface: 'text',
     service_id: 'text',
     region_id: 'text',
-    region: value => sql`region_id = ${value}`,
+    region: { text: sql`region_id` },
   },
   shown: ['id', 'interface', 'region_id', 'service_id', 'url', 'enabled'],
   derive: row => ({ region: row.region_id }),
