@@ -105,7 +105,7 @@ async function ensureRoles(trx: Knex): Promise<Record<RoleName, string>> {
   ]
   const isFirst = await isFirstTime(trx, 'roles')
   await ensureRows(trx, 'role', roles)
-  const rows = await many(trx, sql<{ name: RoleName; id: string }>`SELECT name, id FROM role`)
+  const rows = await many(trx, sql<{ name: RoleName; id: string }>`SELECT name, id FROM role WHERE domain_id IS NULL`)
   const ids = Object.fromEntries(rows.map(role => [role.name, role.id])) as Record<RoleName, string>
   if (isFirst) {
     const implications = IMPLICATIONS.map(([prior, implied]) => ({

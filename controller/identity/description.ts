@@ -59,6 +59,7 @@ const TEXTS: DescriptionTexts<AnyRoute> = {
     services: 'The services in the catalog.',
     endpoints: 'The URLs of the services in the catalog.',
     regions: 'Parts of a deployment.',
+    limits: 'Unified limits: there are none. Each service has quotas of its own.',
     credentials: 'Secrets that users store in this service.',
     application_credentials: 'Secrets with which programs act for a user in one project.',
   },
@@ -79,7 +80,16 @@ const TEXTS: DescriptionTexts<AnyRoute> = {
   },
   errorsOf: route => {
     if (route.group === 'service') return [400, 500]
-    const common = [400, 401, 403, 404, 429, 500, 503, ...(route.group === 'credentials' ? [501] : [])]
+    const common = [
+      400,
+      401,
+      403,
+      404,
+      429,
+      500,
+      503,
+      ...(route.group === 'credentials' || route.group === 'limits' ? [501] : []),
+    ]
     return route.method === 'GET' || route.method === 'HEAD' ? common : [...common, 409, 413]
   },
   examples: EXAMPLES,

@@ -202,4 +202,15 @@ export const migrations: readonly Migration[] = [
       `)
     },
   },
+  {
+    name: '003-domain-roles',
+    up: async trx => {
+      await trx.raw(`
+        -- The domain of a role that can be assigned only there; null for all other roles.
+        ALTER TABLE role ADD COLUMN domain_id text REFERENCES domain ON DELETE CASCADE;
+        ALTER TABLE role DROP CONSTRAINT role_name_key;
+        ALTER TABLE role ADD CONSTRAINT role_name UNIQUE NULLS NOT DISTINCT (domain_id, name);
+      `)
+    },
+  },
 ]

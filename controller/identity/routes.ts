@@ -12,6 +12,8 @@ import { serviceRoutes } from './resources/catalog/services.js'
 import { credentialRoutes } from './resources/credentials.js'
 import { domainRoutes } from './resources/domains.js'
 import { groupRoutes } from './resources/groups.js'
+import { limitRoutes } from './resources/limits.js'
+import { projectTagRoutes } from './resources/project-tags.js'
 import { projectRoutes } from './resources/projects.js'
 import { grantRoutes } from './resources/roles/grants.js'
 import { impliedRoleRoutes } from './resources/roles/implied-roles.js'
@@ -41,6 +43,7 @@ export const allRoutes: readonly Route<Service, StoredToken, Rule>[] = [
   ...ownScopeRoutes,
   ...userRoutes,
   ...projectRoutes,
+  ...projectTagRoutes,
   ...domainRoutes,
   ...roleRoutes,
   ...impliedRoleRoutes,
@@ -50,6 +53,7 @@ export const allRoutes: readonly Route<Service, StoredToken, Rule>[] = [
   ...serviceRoutes,
   ...endpointRoutes,
   ...regionRoutes,
+  ...limitRoutes,
   ...credentialRoutes,
   ...applicationCredentialRoutes,
 ]

@@ -1,10 +1,12 @@
 import { z } from 'zod'
 import type { Database } from '../../database/connection.js'
-import type { Fragment } from '../../database/sql.js'
+import { many } from '../../database/query.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { forbidden } from '../../http/errors.js'
 import type { IdentityCall, IdentityRoute } from '../dialect.js'
 import { readersAndDomain } from '../policy.js'
-import { revokeTokensOfDomain } from '../tokens/revocation.js'
+import { holdersOf } from '../tokens/effective-roles.js'
+import { revokeTokensOfDomain, revokeTokensOfUsers } from '../tokens/revocation.js'
 import { type Collection, collectionRoutes, findRows, presentRow, type Row } from './collection.js'
 import * as fields from './fields.js'
 
@@ -34,8 +36,11 @@ const domains: Collection<typeof create, typeof update> = {
   updated: async (trx, before, after) => {
     if (before.enabled && !after.enabled) await revokeTokensOfDomain(trx, after.id)
   },
-  deleting: async (_trx, domain) => {
+  deleting: async (trx, domain) => {
     if (domain.enabled) throw forbidden('Cannot delete a domain that is enabled, please disable it first.')
+    // Its roles go with it, and roles of other domains may imply them.
+    const roles = await many(trx, sql<{ id: string }>`SELECT id FROM role WHERE domain_id = ${domain.id}`)
+    for (const { id } of roles) await revokeTokensOfUsers(trx, await holdersOf(trx, id))
   },
 }
 

@@ -14,8 +14,10 @@ export const tags = z
   .array(
     z
       .string()
+      .trim()
       .min(1)
       .max(255)
       .regex(/^[^,/]+$/, 'must not contain commas or slashes'),
   )
   .max(80)
+  .refine(tags => new Set(tags).size === tags.length, 'must not contain a tag twice')

@@ -7,7 +7,8 @@ import type { Named } from '../caller.js'
 export type RoleScope = { projectId: string | null; domainId: string | null }
 
 /**
- * Selects the ID and name of a user's roles on one scope: its own and its groups', implied roles included.
+ * Selects the ID and name of a user's roles on one scope: its own and its groups', implied roles included. A role of a
+ * domain counts only by the roles that it implies.
  * Takes values, or columns as fragments.
  */
 const rolesHeld = (user: string | Fragment, project: string | null | Fragment, domain: string | null | Fragment) =>
@@ -19,7 +20,7 @@ const rolesHeld = (user: string | Fragment, project: string | null | Fragment, d
       UNION
       SELECT i.implied_role_id FROM implied_role i JOIN held ON i.prior_role_id = held.role_id
     )
-    SELECT r.id, r.name FROM role r JOIN held ON held.role_id = r.id`
+    SELECT r.id, r.name FROM role r JOIN held ON held.role_id = r.id WHERE r.domain_id IS NULL`
 
 /** All roles of a user on one scope, ordered by name. */
 export const effectiveRoles = (database: Knex, userId: string, { projectId, domainId }: RoleScope): Promise<Named[]> =>
@@ -58,6 +59,23 @@ export async function refreshTokens(trx: Knex, affected: Affected): Promise<void
                    FROM (${rolesHeld(sql`t.user_id`, sql`t.project_id`, sql`t.domain_id`)}) now_held))
          WHERE t.application_credential_id IS NULL AND jsonb_exists(t.document, 'roles') AND ${isAffected}`,
   )
+}
+
+/** The IDs of the users who have a role anywhere: assigned, by a group, or implied. */
+export async function holdersOf(database: Knex, roleId: string): Promise<string[]> {
+  const rows = await many(
+    database,
+    sql<{ user_id: string }>`
+      WITH RECURSIVE source AS (
+        SELECT ${roleId}::text AS role_id
+        UNION
+        SELECT i.prior_role_id FROM implied_role i JOIN source ON source.role_id = i.implied_role_id
+      )
+      SELECT DISTINCT coalesce(a.user_id, m.user_id) AS user_id
+        FROM assignment a JOIN source ON source.role_id = a.role_id LEFT JOIN group_member m ON m.group_id = a.group_id
+       WHERE coalesce(a.user_id, m.user_id) IS NOT NULL`,
+  )
+  return rows.map(({ user_id }) => user_id)
 }
 
 /** The IDs of the users in a group. */

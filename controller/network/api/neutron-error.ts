@@ -1,5 +1,5 @@
-import type { Fault } from '../../http/fault.js'
 import { ApiError } from '../../http/errors.js'
+import type { Fault } from '../../http/fault.js'
 
 /** An error with Neutron's type name, by which clients distinguish errors. */
 export class NeutronError extends ApiError {

@@ -5,8 +5,8 @@ import { startIdentity } from '../../support/worlds/identity.js'
 
 const identity = await startIdentity()
 t.teardown(identity.stop)
-const { call, tokenOf, projects } = identity
-const { token, as, statusOf, idOf, namesIn } = await administratorOf(identity)
+const { call, tokenOf, projects, database } = identity
+const { token, as, statusOf, idOf, namesIn, makeUser } = await administratorOf(identity)
 
 t.test('the built-in roles exist and are immutable', async t => {
   const names = (await as('GET /v3/roles')).list('roles').map(role => role.name)
@@ -187,4 +187,50 @@ t.test('a user lists the projects, domains and catalogue of their token', async 
   t.match((await own('system', token)).list('system'), [{ all: true }])
   t.equal((await own('catalog', demo)).status, 403)
   t.equal((await own('catalog', token)).list('catalog').length, 4)
+})
+
+t.test('losing a role of a domain, or what it implies, ends the tokens that rest on it', async t => {
+  const user = await makeUser('rower')
+  const make = async (name: string, domain_id: string | null) =>
+    (await as('POST /v3/roles', { role: { name, domain_id } })).text('role.id')
+  const [local, other, plain] = [await make('rower', 'default'), await make('cox', 'default'), await make('oar', null)]
+  const grant = `/v3/projects/${projects.demo}/users/${user}/roles`
+  const change = async (operation: string) => t.ok((await statusOf(operation)) < 300, operation)
+  const validate = databaseTokenValidator(database)
+  const roles = async (token: string) => (await validate(token))?.roles.toSorted()
+  await change(`PUT ${grant}/${local}`)
+  const held = await tokenOf('rower', 'demo')
+  const before = await roles(held)
+  await change(`PUT /v3/roles/${local}/implies/${other}`)
+  await change(`PUT /v3/roles/${other}/implies/${plain}`)
+  t.strictSame(await roles(held), [...before!, 'oar'].sort(), 'what it implies is in existing tokens at once')
+  await change(`DELETE /v3/roles/${other}/implies/${plain}`)
+  t.equal(await validate(held), null)
+  await change(`PUT /v3/roles/${other}/implies/${plain}`)
+  const again = await tokenOf('rower', 'demo')
+  t.ok((await roles(again))?.includes('oar'))
+  await change(`DELETE /v3/roles/${other}`)
+  t.equal(await validate(again), null)
+  t.strictSame(await roles(await tokenOf('rower', 'demo')), before)
+})
+
+t.test('deleting a domain ends the tokens elsewhere that rest on its roles', async t => {
+  const make = async (plural: string, body: object) =>
+    (await as(`POST /v3/${plural}`, body)).text(`${plural.slice(0, -1)}.id`)
+  const domain = await make('domains', { domain: { name: 'afar' } })
+  const far = await make('roles', { role: { name: 'far', domain_id: domain } })
+  const near = await make('roles', { role: { name: 'near', domain_id: 'default' } })
+  const user = await makeUser('traveller', { grant: false })
+  t.equal(await statusOf(`PUT /v3/projects/${projects.demo}/users/${user}/roles/${far}`), 403)
+  t.equal(await statusOf(`PUT /v3/projects/${projects.demo}/users/${user}/roles/${near}`), 204)
+  t.equal(await statusOf(`PUT /v3/roles/${near}/implies/${far}`), 201)
+  t.equal(await statusOf(`PUT /v3/roles/${far}/implies/${await idOf('roles', 'reader')}`), 201)
+  const validate = databaseTokenValidator(database)
+  const token = await tokenOf('traveller', 'demo')
+  t.strictSame((await validate(token))?.roles, ['reader'])
+  await as(`PATCH /v3/domains/${domain}`, { domain: { enabled: false } })
+  t.equal(await statusOf(`DELETE /v3/domains/${domain}`), 204)
+  t.equal(await statusOf(`GET /v3/roles/${far}`), 404, 'they go with their domain')
+  t.equal(await validate(token), null)
+  await t.rejects(tokenOf('traveller', 'demo'), '401')
 })

@@ -3,12 +3,12 @@ import { type Answer, NO_CONTENT } from '../../../api/answer.js'
 import { execute, maybeOne } from '../../../database/query.js'
 import { and, identifier, insertion, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
-import { notFound } from '../../../http/errors.js'
+import { badRequest, forbidden, notFound } from '../../../http/errors.js'
 import { type IdentityCall, type IdentityRoute, listAnswer, listForm, route, type Service } from '../../dialect.js'
 import { administrators, type Params, readers } from '../../policy.js'
 import { membersOf, refreshTokens } from '../../tokens/effective-roles.js'
 import { lockRights, revokeTokensOnScope } from '../../tokens/revocation.js'
-import { findRows } from '../collection.js'
+import { findRow, findRows, type Row } from '../collection.js'
 import { mustExist } from '../references.js'
 import { presentRole, roles } from './roles.js'
 
@@ -81,7 +81,7 @@ async function listGrants({ database }: Service, call: IdentityCall): Promise<An
 async function grant({ database }: Service, call: IdentityCall): Promise<Answer> {
   const role_id = call.params.role_id!
   await partiesMustExist(database, call)
-  await mustExist(database, 'role', 'role', role_id)
+  await requireAssignable(database, await findRow(database, roles, role_id), call.params)
   await inTransaction(database, async trx => {
     await lockRights(trx)
     const columns = columnsOf(call.params)
@@ -109,6 +109,24 @@ async function removeGrant({ database }: Service, { params }: IdentityCall): Pro
     await revokeTokensOnScope(trx, await usersOf(trx, columns), { project_id, domain_id })
   })
   return NO_CONTENT
+}
+
+/** A role of a domain can be assigned on the domain's projects and on domains. @throws ApiError 400, 403 */
+async function requireAssignable(database: Knex, { id, domain_id: domain }: Row, params: Params): Promise<void> {
+  if (domain === null) return
+  const { project_id, domain_id } = params
+  if (project_id === undefined && domain_id === undefined) {
+    throw badRequest(
+      `Role ${id} is a domain-specific role. Unable to use a domain-specific role in a system assignment.`,
+    )
+  }
+  if (project_id === undefined) return
+  const project = await maybeOne(
+    database,
+    sql<{ domain_id: string }>`SELECT domain_id FROM project WHERE id = ${project_id}`,
+  )
+  if (project?.domain_id !== domain)
+    throw forbidden(`Project ${project_id} must be in the same domain as the role ${id} being assigned.`)
 }
 
 /** The user, or the users of the group. */

@@ -14,8 +14,8 @@ import {
   selfUrl,
 } from '../../dialect.js'
 import { administrators, type Params, readers } from '../../policy.js'
-import { refreshTokens } from '../../tokens/effective-roles.js'
-import { lockRights, revokeApplicationTokensWithRole } from '../../tokens/revocation.js'
+import { holdersOf, refreshTokens } from '../../tokens/effective-roles.js'
+import { lockRights, revokeApplicationTokensWithRole, revokeTokensOfUsers } from '../../tokens/revocation.js'
 import { findRow, findRows, type Row } from '../collection.js'
 import { roles } from './roles.js'
 
@@ -91,7 +91,10 @@ async function listImplied({ database }: Service, call: IdentityCall): Promise<A
 async function imply({ database }: Service, call: IdentityCall): Promise<Answer> {
   const { prior, implied } = await bothRoles(database, call)
   if (prior.id === implied.id) throw badRequest('A role cannot imply itself.')
-  if (implied.name === 'admin') throw forbidden(`${implied.id} cannot be an implied role.`)
+  if (implied.domain_id !== null && prior.domain_id === null)
+    throw forbidden('Global role cannot imply a domain-specific role.')
+  if (implied.domain_id === null && implied.name === 'admin')
+    throw forbidden(`${implied.id} cannot be an implied role.`)
   await inTransaction(database, async trx => {
     await lockRights(trx)
     await execute(
@@ -99,7 +102,9 @@ async function imply({ database }: Service, call: IdentityCall): Promise<Answer>
       sql`INSERT INTO implied_role (prior_role_id, implied_role_id) VALUES (${prior.id}, ${implied.id})
           ON CONFLICT DO NOTHING`,
     )
-    await refreshTokens(trx, { roleId: prior.id })
+    // A token does not show a role of a domain.
+    const isShown = prior.domain_id === null
+    await refreshTokens(trx, isShown ? { roleId: prior.id } : { userIds: await holdersOf(trx, prior.id) })
   })
   return jsonAnswer(201, present(call, prior, implied))
 }
@@ -122,8 +127,11 @@ async function removeImplication({ database }: Service, { params }: IdentityCall
     await lockRights(trx)
     const removed = await execute(trx, sql`DELETE FROM implied_role WHERE ${isImplication(params)}`)
     if (removed === 0) throw doesNotImply(params.prior_id!, params.implied_id!)
-    await refreshTokens(trx, { roleId: params.prior_id! })
-    await revokeApplicationTokensWithRole(trx, params.prior_id!)
+    const prior = await findRow(trx, roles, params.prior_id!)
+    // Without the implied role, such a token may have no role left.
+    if (prior.domain_id !== null) return revokeTokensOfUsers(trx, await holdersOf(trx, prior.id))
+    await refreshTokens(trx, { roleId: prior.id })
+    await revokeApplicationTokensWithRole(trx, prior.id)
   })
   return NO_CONTENT
 }

@@ -38,6 +38,8 @@ export const roleAssignmentRoutes: readonly IdentityRoute[] = [
 type Assignment = {
   role_id: string
   role_name: string
+  role_domain_id: string | null
+  role_domain_name: string | null
   /** In an effective list, the group through which the user has the role. */
   via_group_id: string | null
   /** The assigned role, if it implies this one. */
@@ -99,6 +101,8 @@ async function listAssignments({ database }: Service, call: IdentityCall): Promi
   const project = query('scope.project.id')
   const withSubtree = isSet(query('include_subtree'))
   const conditions = [
+    // A role of a domain takes effect by the roles that it implies.
+    effective ? sql`r.domain_id IS NULL` : sql`true`,
     ...Object.entries(CONDITIONS).flatMap(([name, condition]) => {
       const value = query(name)
       return value === undefined ? [] : [condition(value)]
@@ -110,11 +114,12 @@ async function listAssignments({ database }: Service, call: IdentityCall): Promi
     unprepared(sql<Assignment>`
       ${effective ? EXPANDED : sql``}
       SELECT a.role_id, a.user_id, a.group_id, a.project_id, a.domain_id, a.via_group_id, a.prior_role_id,
-             r.name AS role_name, u.name AS user_name, g.name AS group_name,
+             r.name AS role_name, rd.id AS role_domain_id, rd.name AS role_domain_name, u.name AS user_name, g.name AS group_name,
              ad.id AS actor_domain_id, ad.name AS actor_domain_name,
              p.name AS project_name, pd.id AS project_domain_id, pd.name AS project_domain_name, d.name AS domain_name
         FROM (${effective ? EFFECTIVE : DIRECT}) a
         JOIN role r ON r.id = a.role_id
+        LEFT JOIN domain rd ON rd.id = r.domain_id
         LEFT JOIN local_user u ON u.id = a.user_id
         LEFT JOIN user_group g ON g.id = a.group_id
         LEFT JOIN domain ad ON ad.id = coalesce(u.domain_id, g.domain_id)
@@ -139,12 +144,14 @@ function present(call: IdentityCall, row: Assignment, withNames: boolean): objec
   const names = <T extends object>(value: T) => (withNames ? value : {})
   const actorDomain = names({ domain: { id: row.actor_domain_id, name: row.actor_domain_name } })
   const projectDomain = names({ domain: { id: row.project_domain_id, name: row.project_domain_name } })
+  const roleDomain =
+    row.role_domain_id === null ? {} : names({ domain: { id: row.role_domain_id, name: row.role_domain_name } })
   const actor =
     row.user_id !== null
       ? { user: { id: row.user_id, ...names({ name: row.user_name }), ...actorDomain } }
       : { group: { id: row.group_id, ...names({ name: row.group_name }), ...actorDomain } }
   return {
-    role: { id: row.role_id, ...names({ name: row.role_name }) },
+    role: { id: row.role_id, ...names({ name: row.role_name }), ...roleDomain },
     ...actor,
     scope: scopeOf(row, names({ name: row.project_name, ...projectDomain }), names({ name: row.domain_name })),
     links: linksOf(call, row),

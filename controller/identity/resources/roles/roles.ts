@@ -1,15 +1,16 @@
 import { z } from 'zod'
 import { sql } from '../../../database/sql.js'
 import type { IdentityCall, IdentityRoute } from '../../dialect.js'
-import { refreshTokens } from '../../tokens/effective-roles.js'
-import { revokeApplicationTokensWithRole, revokeTokensWithRole } from '../../tokens/revocation.js'
+import { holdersOf, refreshTokens } from '../../tokens/effective-roles.js'
+import { revokeApplicationTokensWithRole, revokeTokensOfUsers, revokeTokensWithRole } from '../../tokens/revocation.js'
 import { type Collection, collectionRoutes, presentRow, type Row } from '../collection.js'
 import * as fields from '../fields.js'
+import { mustExist } from '../references.js'
 
 const create = z.looseObject({
   name: fields.name(255),
   description: fields.description.nullable().optional(),
-  domain_id: z.null('domain-specific roles are not supported').optional(),
+  domain_id: fields.id.nullable().optional(),
   options: fields.options.optional(),
 })
 
@@ -23,14 +24,17 @@ export const roles: Collection<typeof create, typeof update> = {
   update,
   filters: {
     name: 'text',
-    domain_id: () => sql`false`,
+    domain_id: 'text',
   },
-  shown: ['id', 'name', 'description', 'options'],
-  derive: () => ({ domain_id: null }),
+  // Without a domain, Keystone lists the roles that count everywhere.
+  listed: call => (call.argument('domain_id') === undefined ? sql`domain_id IS NULL` : sql`true`),
+  shown: ['id', 'name', 'domain_id', 'description', 'options'],
   carriesRights: true,
-  prepare: async ({ sent }) => {
-    const { domain_id: _, ...columns } = sent
-    return columns
+  prepare: async ({ trx, sent, before }) => {
+    const { domain_id, ...columns } = sent
+    if (before !== null || typeof domain_id !== 'string') return columns
+    await mustExist(trx, 'domain', 'domain', domain_id)
+    return { ...columns, domain_id }
   },
   // Tokens carry the names of their roles.
   updated: async (trx, before, after) => {
@@ -38,7 +42,10 @@ export const roles: Collection<typeof create, typeof update> = {
     await refreshTokens(trx, { roleId: after.id })
     await revokeApplicationTokensWithRole(trx, after.id)
   },
-  deleting: async (trx, role) => revokeTokensWithRole(trx, role.id),
+  deleting: async (trx, role) => {
+    if (role.domain_id === null) await revokeTokensWithRole(trx, role.id)
+    else await revokeTokensOfUsers(trx, await holdersOf(trx, role.id))
+  },
 }
 
 export const roleRoutes: readonly IdentityRoute[] = collectionRoutes(roles)

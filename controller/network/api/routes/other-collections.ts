@@ -48,7 +48,7 @@ export const MISSING: Readonly<Record<string, Missing>> = {
 }
 
 /** The API extensions whose attributes and filters this service supports. */
-const EXTENSIONS: readonly { alias: string; name: string; description: string }[] = [
+export const EXTENSIONS: readonly { alias: string; name: string; description: string }[] = [
   {
     alias: 'external-net',
     name: 'Neutron external network',
