@@ -87,9 +87,11 @@ const MAX_BULK_OBJECTS = 100
 
 /** Validates attributes. @throws NeutronError 400, in Neutron's wording, that names every invalid one */
 export function parseAttributes<Schema extends z.ZodType>(schema: Schema, value: unknown): z.output<Schema> {
-  const result = schema.safeParse(value)
+  const result = schema.safeParse(value, { reportInput: true })
   if (result.success) return result.data
-  throw invalidRequest([...new Set(result.error.issues.map(describeIssue))].join(' '))
+  // One reason per attribute: a value of the wrong type breaks further rules.
+  const first = new Map(result.error.issues.toReversed().map(issue => [issue.path.join('.'), issue]))
+  throw invalidRequest([...first.values()].reverse().map(describeIssue).join(' '))
 }
 
 function describeIssue(issue: z.core.$ZodIssue): string {
@@ -98,8 +100,16 @@ function describeIssue(issue: z.core.$ZodIssue): string {
     return `${prefix}Unrecognized attribute(s) '${issue.keys.join(', ')}'`
   }
   if (issue.path.length === 0) return 'The request body must be a JSON object.'
-  return `Invalid input for ${issue.path.join('.')}. Reason: ${issue.message}.`
+  return `Invalid input for ${issue.path.join('.')}. Reason: ${reasonOf(issue)}.`
 }
+
+function reasonOf(issue: z.core.$ZodIssue): string {
+  if (issue.code !== 'invalid_type' || !Object.hasOwn(KINDS, issue.expected)) return issue.message
+  const kind = KINDS[issue.expected]!
+  return issue.input === undefined ? `${kind} is required` : `${quoted(issue.input)} is not ${kind}`
+}
+
+const KINDS: Readonly<Record<string, string>> = { array: 'a list', object: 'an object' }
 
 /** Checks that a create request has these attributes. @throws NeutronError 400 */
 export function requireAttributes(value: unknown, names: readonly string[]): void {

@@ -88,7 +88,7 @@ export const createSchema = z
     mtu: attribute.integer(1280, 9216),
     project_id: attribute.projectId,
     tenant_id: attribute.projectId,
-    is_default: z.literal(false),
+    is_default: z.literal(false, { error: 'only false is supported' }),
     availability_zone_hints: attribute.emptyList,
   })
   .partial()

@@ -103,7 +103,9 @@ const changeable = {
   name: attribute.text,
   description: attribute.text,
   gateway_ip: attribute.address.nullable(),
-  allocation_pools: z.array(z.strictObject({ start: attribute.address, end: attribute.address })).max(64),
+  allocation_pools: z
+    .array(z.strictObject({ start: attribute.address, end: attribute.address }))
+    .max(64, { error: 'the maximum is 64 allocation pools' }),
   dns_nameservers: z.array(attribute.address).max(5, { error: 'the maximum is 5 name servers' }),
   host_routes: z
     .array(z.strictObject({ destination: cidrText.transform(cidr => cidr.text), nexthop: attribute.address }))

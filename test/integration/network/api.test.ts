@@ -229,6 +229,28 @@ t.test('subnets', async t => {
   })
 })
 
+t.test('a refusal names each attribute once, with the reason', async t => {
+  for (const [path, body, message] of [
+    ['networks', { network: { mtu: 5 } }, "Invalid input for mtu. Reason: '5' is too small - must be at least '1280'."],
+    ['networks', { network: { is_default: true } }, 'Invalid input for is_default. Reason: only false is supported.'],
+    ['networks', { network: { project_id: [] } }, 'Invalid input for project_id. Reason: [] is not a valid string.'],
+    [
+      'networks',
+      { network: { name: 5, availability_zone_hints: 'x' } },
+      "Invalid input for name. Reason: 5 is not a valid string. Invalid input for availability_zone_hints. Reason: 'x' is not a list.",
+    ],
+    [
+      'ports',
+      { port: { network_id: randomUUID(), mac_address: 'x', fixed_ips: [5] } },
+      "Invalid input for mac_address. Reason: 'x' is not a valid MAC address. Invalid input for fixed_ips.0. Reason: 5 is not an object.",
+    ],
+  ] as const) {
+    const reply = await call(`POST /v2.0/${path}`, A, body)
+    isFault(t, reply, 400, 'HTTPBadRequest')
+    t.match(reply.body, { NeutronError: { message } })
+  }
+})
+
 t.test('a change can require the revision that its author has seen', async t => {
   const network = await create('network', {})
   const subnet = await create('subnet', { network_id: network.id, cidr: '10.70.0.0/24' })

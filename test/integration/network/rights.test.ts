@@ -204,6 +204,9 @@ t.test('hostile requests get a fault, never a crash', async t => {
     if (reply.status >= 400 && (!NeutronError?.type || typeof NeutronError.message !== 'string')) {
       throw new Error(`no fault in ${JSON.stringify(reply.body)}`)
     }
+    if (/Invalid input: expected|Too (big|small): /.test(NeutronError?.message ?? '')) {
+      throw new Error(`an unclear refusal: ${NeutronError?.message}`)
+    }
   }
 
   await t.test('bodies', async () => {
