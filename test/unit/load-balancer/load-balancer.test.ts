@@ -159,9 +159,8 @@ t.test('a pool’s protocol must suit its listener’s', async t => {
   t.equal(refusal(() => checkPoolUse('PROMETHEUS', { protocol: 'HTTP', session_persistence: null })).status, 400)
   for (const type of ['HTTP_COOKIE', 'APP_COOKIE']) {
     const byCookie = { protocol: 'HTTP', session_persistence: { type } }
-    for (const reading of ['HTTP', 'TERMINATED_HTTPS']) {
+    for (const reading of ['HTTP', 'TERMINATED_HTTPS'])
       t.equal(refusal(() => checkPoolUse(reading, byCookie)).status, 0, `${reading} reads a cookie`)
-    }
     t.match(
       refusal(() => checkPoolUse('TCP', byCookie)),
       { status: 400, message: /a TCP listener does not read/ },
