@@ -16,6 +16,23 @@ export const textUpTo = (maxLength: number) => z.string().max(maxLength, `must h
 /** A member of a body: a text that must not be empty. */
 export const filledText = (maxLength = Number.POSITIVE_INFINITY) => textUpTo(maxLength).min(1, 'must not be empty')
 
+/** A member of a body: a whole number. */
+export function wholeNumber(min: number, max: number) {
+  const words = `must be a whole number from ${min} to ${max}`
+  return z.int(words).min(min, words).max(max, words)
+}
+
+const TYPES: Readonly<Record<string, string>> = { string: 'a string', array: 'a list', boolean: 'true or false' }
+
+/** What is wrong with a value, where the schema has no words of its own. */
+function reasonOf(issue: z.core.$ZodRawIssue): string | undefined {
+  if (issue.code === 'unrecognized_keys')
+    return `has unknown members: ${issue.keys.slice(0, 5).join(', ').slice(0, 200)}`
+  if (issue.code !== 'invalid_type') return undefined
+  if (issue.input === undefined) return 'is required'
+  return `must be ${TYPES[issue.expected] ?? 'an object'}`
+}
+
 /**
  * Checks a body against a schema.
  * @param label names the body in the message
@@ -25,11 +42,12 @@ export function parseBody<Schema extends z.ZodType>(schema: Schema, value: unkno
   if (stringsIn(value).some(text => text.includes('\0'))) {
     throw badRequest(`The ${label} is invalid: it contains a NUL character.`)
   }
-  const result = schema.safeParse(value)
+  const result = schema.safeParse(value, { error: reasonOf })
   if (result.success) return result.data
   const [issue] = result.error.issues
-  const where = issue === undefined || issue.path.length === 0 ? 'the body' : `"${issue.path.map(String).join('.')}"`
-  throw badRequest(`The ${label} is invalid: ${where}: ${issue?.message ?? 'invalid value'}.`)
+  const where =
+    issue === undefined || issue.path.length === 0 ? 'it' : `"${issue.path.map(String).join('.').slice(0, 200)}"`
+  throw badRequest(`The ${label} is invalid: ${where} ${issue?.message ?? 'is wrong'}.`)
 }
 
 /**

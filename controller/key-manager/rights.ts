@@ -114,7 +114,15 @@ export function isPermitted(
 
 /** @throws ApiError 403 */
 export function requireRight(policy: Policy, operation: Operation, requester: Requester, target: Target | null): void {
-  if (!isPermitted(policy, operation, requester, target)) throw forbidden(`Policy does not allow "${operation}".`)
+  if (isPermitted(policy, operation, requester, target)) return
+  throw forbidden(`Policy does not allow "${operation}" ${reasonOf(requester, target)}.`)
+}
+
+function reasonOf({ userId, projectId, roles }: Requester, target: Target | null): string {
+  if (target !== null && target.projectId !== projectId) return 'on an object of another project'
+  if (target !== null && !target.projectAccess && target.creatorId !== userId)
+    return 'on a private object of another user'
+  return `with the roles ${roles.join(', ').slice(0, 200)}`
 }
 
 /** Operations whose rules need an object. All other rules are checked before the request is read any further. */
@@ -124,4 +132,5 @@ export const NEEDS_TARGET: ReadonlySet<Operation> = new Set<Operation>(
   ),
 )
 
-export const quotaReached = (kind: string): ApiError => forbidden(`The project has reached its quota of ${kind}.`)
+export const quotaReached = (kind: string): ApiError =>
+  forbidden(`The project has reached its quota of ${kind}: delete some, or ask an administrator for more.`)

@@ -20,19 +20,17 @@ import {
 } from '../certificate-authorities/find-authority.js'
 import { addToList, deleteListed, prefer, removeFromList } from '../certificate-authorities/project-list.js'
 import { idInReference, missing } from '../ids.js'
-import { queryText } from '../input.js'
+import { filledText, queryText, textUpTo } from '../input.js'
 import { isPermitted, quotaReached } from '../rights.js'
 import { type ApiService, actorIn, type Call, route } from './dialect.js'
 import { filter, PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
-const text = z.string().min(1, 'must not be empty').max(255, 'must have at most 255 characters')
-
 const newSubordinate = z
   .strictObject({
-    name: text,
-    subject_dn: z.string().min(1, 'must not be empty'),
-    parent_ca_ref: z.string().min(1, 'must not be empty'),
-    description: z.string().max(255, 'must have at most 255 characters').nullish(),
+    name: filledText(255),
+    subject_dn: filledText(),
+    parent_ca_ref: filledText(),
+    description: textUpTo(255).nullish(),
   })
   .meta({ title: 'certificate authority' })
 

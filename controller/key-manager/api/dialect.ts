@@ -144,7 +144,7 @@ const isVersioned = (path: string): boolean => path === '/v1' || path.startsWith
 /** @throws ApiError 403 for a token without a project */
 function toApiCaller(caller: Caller): ApiCaller {
   const { user, project, roles } = caller
-  if (project === null) throw forbidden('The token must be scoped to a project.')
+  if (project === null) throw forbidden('The token has no project: ask for one that is scoped to a project.')
   return { userId: user.id, projectId: project.id, roles, place: placeOfCaller(caller) }
 }
 

@@ -5,6 +5,7 @@ import { execute, maybeOne, one } from '../../database/query.js'
 import { identifier, insertion, join, sql, trusted } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { missing } from '../ids.js'
+import { wholeNumber } from '../input.js'
 import { type ApiService, type Call, route } from './dialect.js'
 import { PAGE_PARAMETERS, pageJson, parsePage, readPage } from './paging.js'
 
@@ -16,7 +17,7 @@ const MAX_LIMIT = 2_147_483_647
 const MAX_PROJECT_ID_LENGTH = 255
 
 /** Null counts as missing; a negative number means no limit. */
-const limit = z.int('must be a whole number').min(-MAX_LIMIT).max(MAX_LIMIT).nullish()
+const limit = wholeNumber(-MAX_LIMIT, MAX_LIMIT).nullish()
 
 const projectQuotasBody = z
   .strictObject({

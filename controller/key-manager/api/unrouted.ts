@@ -13,7 +13,7 @@ const OBJECT_PATH = /^\/v1\/(secrets|containers)\/([^/]+)/
  * @throws ApiError 404 for an unknown path, or a missing secret or container in it; otherwise 405
  */
 export async function refuseUnrouted(database: Database, ctx: Context, routes: readonly Described[]): Promise<never> {
-  if (routes.length === 0) throw new ApiError(404, 'The resource could not be found.')
+  if (routes.length === 0) throw new ApiError(404, 'There is nothing at this path; /docs lists the paths of this API.')
   const [, collection, id] = OBJECT_PATH.exec(ctx.path) ?? []
   if (collection === 'secrets') await findSecret(database, id)
   if (collection === 'containers') await findContainer(database, id)

@@ -5,7 +5,7 @@ import { decodeBase64 } from '../../x509/encoding/pem.js'
 import { InvalidX509 } from '../../x509/invalid-x509.js'
 import { CURVE_BITS, type PairAlgorithm, parsePairAlgorithm, supportsLength } from '../crypto/key-pair.js'
 import { idInReference } from '../ids.js'
-import { parseBody } from '../input.js'
+import { parseBody, textUpTo } from '../input.js'
 import type { ParsedMeta } from '../orders/key-meta.js'
 import type { Requester } from '../rights.js'
 import type { Service } from '../service.js'
@@ -13,7 +13,7 @@ import { asBadRequest, parseSubjectDn } from './bad-request.js'
 import { requireNamedAuthority } from './find-authority.js'
 import { requireStoredKey } from './stored-key.js'
 
-const text = z.string().max(255, 'must have at most 255 characters').nullish()
+const text = textUpTo(255).nullish()
 const refused = (reason: string) => z.undefined(reason).optional()
 
 /** The meta is stored in clear and shown to the whole project, so it must not hold a passphrase. */
@@ -96,7 +96,7 @@ function newKeySpec({ bit_length, curve }: CertificateMeta, named: string): { al
     throw badRequest('The algorithm of a certificate order must be rsa or ec.')
   const bitsOfCurve = curve && algorithm === 'ec' ? CURVE_BITS[curve] : undefined
   const bits = bit_length ?? bitsOfCurve ?? DEFAULT_BITS[algorithm]
-  if (!supportsLength(algorithm, bits)) throw badRequest(`Keys of ${bits} bits are not supported for ${algorithm}.`)
+  if (!supportsLength(algorithm, bits)) throw badRequest(`The bit_length ${bits} is not supported for ${algorithm}.`)
   if (curve && algorithm === 'ec' && bitsOfCurve !== bits) {
     throw badRequest(`The curve ${curve} is unknown or does not have ${bits} bits.`)
   }

@@ -15,12 +15,15 @@ const NAMES: Readonly<Record<ContainerType, { required: readonly string[]; optio
 export function requireReferenceNames(type: ContainerType, references: readonly NamedReference[]): void {
   const names = references.map(({ name }) => name ?? '')
   const twice = names.find((name, index) => names.indexOf(name) !== index)
-  if (twice !== undefined) throw badRequest(`Two references have the name "${twice}".`)
+  if (twice !== undefined)
+    throw badRequest(twice === '' ? 'Two references have no name.' : `Two references have the name "${twice}".`)
   const known = NAMES[type]
   if (known === null) return
   const unknown = names.find(name => !known.required.includes(name) && !known.optional.includes(name))
   if (unknown !== undefined)
-    throw badRequest(`A container of type ${type} cannot have a reference called "${unknown}".`)
+    throw badRequest(
+      `A container of type ${type} cannot have a reference called "${unknown}", only ${[...known.required, ...known.optional].join(', ')}.`,
+    )
   const lacking = known.required.find(name => !names.includes(name))
   if (lacking !== undefined) throw badRequest(`A container of type ${type} needs a reference called "${lacking}".`)
 }

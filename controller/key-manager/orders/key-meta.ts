@@ -1,8 +1,8 @@
 import { z } from 'zod'
 import { badRequest } from '../../http/errors.js'
 import { CURVE_BITS } from '../crypto/key-pair.js'
-import { parseBody } from '../input.js'
-import { parseContentType } from '../secrets/content-types.js'
+import { parseBody, textUpTo, wholeNumber } from '../input.js'
+import { parseContentType, unsupportedType } from '../secrets/content-types.js'
 import { parseExpiration } from '../secrets/expiration.js'
 
 /** The members of `meta` to store and show: Python clients fail on any other. */
@@ -25,7 +25,7 @@ export type ParsedMeta<Meta> = {
 /** OpenSSL cannot read longer ones, so nobody could use the key. */
 const MAX_PASSPHRASE_BYTES = 1000
 
-const text = z.string().max(255, 'must have at most 255 characters')
+const text = textUpTo(255)
 const passphrase = z
   .string()
   .refine(value => Buffer.byteLength(value) <= MAX_PASSPHRASE_BYTES, `must have at most ${MAX_PASSPHRASE_BYTES} bytes`)
@@ -34,7 +34,7 @@ const passphrase = z
 const keyMeta = z.object({
   name: text.nullish().transform(name => name ?? null),
   algorithm: text.min(1, 'must not be empty'),
-  bit_length: z.int('must be a whole number').min(1).max(32767),
+  bit_length: wholeNumber(1, 32767),
   mode: text.nullish(),
   expiration: text.nullish(),
   payload_content_type: text.nullish(),
@@ -70,7 +70,7 @@ function parseCommon(body: z.output<typeof keyMeta>): Pick<ParsedMeta<KeyMeta>, 
   if (bit_length % 8 !== 0 && !isEc(algorithm)) throw badRequest('The bit_length must be a multiple of 8.')
   // An empty one counts as none, as in Barbican.
   if (type && parseContentType(type) === null) {
-    throw badRequest(`The payload_content_type "${type}" is not supported.`)
+    throw unsupportedType(type)
   }
   return {
     meta: {

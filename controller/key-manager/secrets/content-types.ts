@@ -11,6 +11,10 @@ export const CONTENT_TYPES = [
 
 export type ContentType = (typeof CONTENT_TYPES)[number]
 
+/** @returns ApiError 400 */
+export const unsupportedType = (type: string): ApiError =>
+  badRequest(`The payload_content_type "${type}" is not one of ${CONTENT_TYPES.join(', ')}.`)
+
 /** Types whose payload may be unencoded PEM text in a JSON body. */
 const PEM_TYPES: ReadonlySet<ContentType> = new Set(['application/pkcs8', 'application/pkix-cert'])
 
@@ -31,7 +35,10 @@ export function decodePayload(payload: string, type: ContentType, encoding: stri
       throw badRequest(`A payload of type ${type} needs payload_content_encoding "base64".`)
     return Buffer.from(payload, 'utf8')
   }
-  if (type === 'text/plain') throw badRequest('A payload of type text/plain must have no payload_content_encoding.')
+  if (type === 'text/plain')
+    throw badRequest(
+      'A payload of type text/plain must have no payload_content_encoding; base64 is for the other types.',
+    )
   return decodeBase64(payload)
 }
 
@@ -41,7 +48,8 @@ export function decodePayload(payload: string, type: ContentType, encoding: stri
  * @throws ApiError 400 when the encoding is neither '' nor base64, or the payload does not match it or the type
  */
 export function decodeBody(body: Buffer, type: ContentType, encoding: string): Buffer {
-  if (type === 'text/plain' && !isUtf8(body)) throw badRequest('A payload of type text/plain must be UTF-8.')
+  if (type === 'text/plain' && !isUtf8(body))
+    throw badRequest('A payload of type text/plain must be UTF-8; store other bytes as application/octet-stream.')
   if (type === 'text/plain' || encoding === '') return body
   if (encoding.toLowerCase() !== 'base64') throw badRequest('The only Content-Encoding of a payload is base64.')
   return decodeBase64(body.toString('latin1'))

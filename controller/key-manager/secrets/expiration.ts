@@ -11,7 +11,8 @@ const ISO = new RegExp(`^(?:${DATE.source})(?:[T ]${TIME.source})?\\s?(?:${ZONE.
  * @throws ApiError 400 unless it is a time of the years 1 to 9999
  */
 export function parseTime(text: string, label: string): string {
-  const wrong = () => badRequest(`${label} is not an ISO 8601 time: "${text.slice(0, 100)}".`)
+  const wrong = () =>
+    badRequest(`${label} is not an ISO 8601 time such as 2030-01-31T12:00:00: "${text.slice(0, 100)}".`)
   const parts = ISO.exec(text.trim())
   if (parts === null) throw wrong()
   const [year, month, day] = (parts[1] === undefined ? parts.slice(4, 7) : parts.slice(1, 4)).map(Number)
@@ -37,6 +38,6 @@ export function parseTime(text: string, label: string): string {
 export function parseExpiration(text: string | null | undefined): Date | null {
   if (text === undefined || text === null || text === '') return null
   const time = new Date(parseTime(text, 'The expiration'))
-  if (time.getTime() <= Date.now()) throw badRequest('The expiration is in the past.')
+  if (time.getTime() <= Date.now()) throw badRequest('The expiration is in the past; without an offset it is UTC.')
   return time
 }

@@ -4,7 +4,7 @@ import { maybeOne } from '../../database/query.js'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../crypto/keyring.js'
 import { missing, requireId } from '../ids.js'
-import { filledText, textUpTo } from '../input.js'
+import { filledText, textUpTo, wholeNumber } from '../input.js'
 import type { Target } from '../rights.js'
 import type { ContentType } from './content-types.js'
 
@@ -18,7 +18,7 @@ export const newSecret = z
     name: text.nullish().transform(name => name ?? null),
     secret_type: z.enum(SECRET_TYPES, `must be one of ${SECRET_TYPES.join(', ')}`).default('opaque'),
     algorithm: text.optional(),
-    bit_length: z.int('must be a whole number').min(1).max(32767).optional(),
+    bit_length: wholeNumber(1, 32767).optional(),
     mode: text.optional(),
     expiration: text.nullish(),
     payload: filledText().optional(),

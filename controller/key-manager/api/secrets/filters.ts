@@ -64,14 +64,17 @@ function boundConditions(text: string | null, name: string, column: string): Fra
   const count = (...kinds: Bound[]) => bounds.filter(({ bound }) => kinds.includes(bound)).length
   const isContradictory =
     count('gt', 'gte') > 1 || count('lt', 'lte') > 1 || count('eq') > 1 || (count('eq') > 0 && count('gte', 'lte') > 0)
-  if (isContradictory) throw badRequest(`The bounds of the filter ${name} contradict each other.`)
+  if (isContradictory)
+    throw badRequest(
+      `The filter ${name} takes one lower bound (gt: or gte:), one upper bound (lt: or lte:), or one time.`,
+    )
   return bounds.map(({ bound, time }) => sql`${trusted(`${column} ${OPERATORS[bound]}`)} ${time}::timestamptz`)
 }
 
 function daysCondition(text: string | null): Fragment[] {
   if (text === null) return []
   const days = parseInteger(text)
-  if (days === null || days < 0) throw badRequest('expiring_in_days must be a whole number of days.')
+  if (days === null || days < 0) throw badRequest('expiring_in_days must be a whole number of days, 0 or more.')
   const limited = Math.min(days, MAX_DAYS)
   return [sql`s.expiration > now() AND s.expiration <= now() + make_interval(days => ${limited}::integer)`]
 }
@@ -100,7 +103,10 @@ export function listOrder(query: URLSearchParams): Fragment {
   const keys = parts.map(part => {
     const [key = '', direction = 'asc', ...rest] = part.split(':').map(word => word.trim())
     const column = Object.hasOwn(SORT_COLUMNS, key) ? SORT_COLUMNS[key] : undefined
-    if (column === undefined) throw badRequest(`Secrets cannot be sorted by "${key.slice(0, 100)}".`)
+    if (column === undefined)
+      throw badRequest(
+        `Secrets cannot be sorted by "${key.slice(0, 100)}", only by ${Object.keys(SORT_COLUMNS).join(', ')}.`,
+      )
     if (!['asc', 'desc'].includes(direction) || rest.length > 0) {
       throw badRequest(`The sort direction of ${key} must be asc or desc.`)
     }

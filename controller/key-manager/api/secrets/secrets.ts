@@ -5,7 +5,14 @@ import { sql } from '../../../database/sql.js'
 import { ApiError, badRequest } from '../../../http/errors.js'
 import { recordAudit } from '../../audit/record.js'
 import { SECRET_CONSUMERS } from '../../consumers/secret-consumers.js'
-import { decodeBody, decodePayload, parseContentType, servedType } from '../../secrets/content-types.js'
+import {
+  CONTENT_TYPES,
+  decodeBody,
+  decodePayload,
+  parseContentType,
+  servedType,
+  unsupportedType,
+} from '../../secrets/content-types.js'
 import { parseExpiration } from '../../secrets/expiration.js'
 import { findPayload, findSecret, newSecret, payloadContext, secretJson } from '../../secrets/secret.js'
 import { payloadExists, storePayload, storeSecret } from '../../secrets/store.js'
@@ -112,9 +119,9 @@ async function createSecret(service: ApiService, call: Call<z.output<typeof newS
 }
 
 function parsePayload(payload: string, type: string | undefined, encoding: string | undefined, limit: number) {
-  if (type === undefined) throw badRequest('A payload needs a payload_content_type.')
+  if (type === undefined) throw badRequest(`A payload needs a payload_content_type: ${CONTENT_TYPES.join(', ')}.`)
   const contentType = parseContentType(type)
-  if (contentType === null) throw badRequest(`The payload_content_type "${type}" is not supported.`)
+  if (contentType === null) throw unsupportedType(type)
   if (Buffer.byteLength(payload) > limit) throw new ApiError(413, `The payload is longer than ${limit} bytes.`)
   return { bytes: decodePayload(payload, contentType, encoding), contentType }
 }
@@ -133,7 +140,8 @@ async function uploadPayload(service: ApiService, call: Call, allowOn: AllowOn):
   })
   allowOn(secret)
   const contentType = parseContentType(call.header('Content-Type'))
-  if (contentType === null) throw new ApiError(415, 'The Content-Type is not supported for payloads.')
+  if (contentType === null)
+    throw new ApiError(415, `The Content-Type of a payload must be one of ${CONTENT_TYPES.join(', ')}.`)
   refuseTransportKey(call.query.has('transport_key_id'))
   const body = await call.bytes(service.config.max_allowed_secret_in_bytes)
   if (body.length === 0) throw badRequest('The payload is empty.')
@@ -150,7 +158,8 @@ async function readPayload({ database, keyring }: ApiService, call: Call, allowO
     if (!call.query.has('transport_key_id')) throw badRequest('trans_wrapped_session_key needs a transport_key_id.')
     refuseTransportKey(true)
   }
-  if (secret.sealed === null || secret.contentType === null) throw new ApiError(404, 'The secret has no payload.')
+  if (secret.sealed === null || secret.contentType === null)
+    throw new ApiError(404, 'The secret has no payload; PUT /v1/secrets/{id} stores one.')
   const payload = await keyring.open(secret.sealed, payloadContext(secret.id))
   const type = servedType(call.hasHeader('Accept') ? call.header('Accept') : null, secret.contentType, payload)
   await recordAudit(database, actorIn(call), {

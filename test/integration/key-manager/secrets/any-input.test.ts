@@ -181,7 +181,14 @@ const headersOf = (route: Route): fc.Arbitrary<Record<string, string>> => {
   )
 }
 
-const fault = z.strictObject({ code: z.int(), title: z.string().min(1), description: z.string().min(1).nullable() })
+/** Words of the validation library, which say nothing to a client. */
+const FOREIGN_WORDS = /Invalid (input|option)|expected .* received/
+const description = z
+  .string()
+  .min(1)
+  .refine(text => !FOREIGN_WORDS.test(text))
+  .nullable()
+const fault = z.strictObject({ code: z.int(), title: z.string().min(1), description })
 const versionFault = z.strictObject({ code: z.string(), title: z.string(), message: z.string() })
 
 /** Deletions run last, so that other routes find their objects. */
