@@ -64,7 +64,7 @@ t.test('the root shows the versions in the format that the client asks for', asy
   }
   t.match(await open('/nothing'), { status: 404, body: { code: 404, title: 'Not Found' } })
   t.match(await open('/V1/secrets'), { status: 404 }, 'paths outside /v1 belong to the root')
-  t.match(await open('//v1/secrets'), { status: 404 })
+  t.match(await open('//v1/secrets'), { status: 401 }, 'repeated slashes count as one')
 })
 
 t.test('GET /v1 requires a token and shows the version', async t => {
