@@ -7,6 +7,9 @@ import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
+/** The program has already said which benchmarks there are. */
+const WRONG_NAME = 2
+
 // The benchmarks print their tables themselves.
 await runScript(async () => {
   const signal = interruption('the files of the benchmarks')
@@ -21,7 +24,8 @@ await runScript(async () => {
       env: { TMPDIR: directory, KRATER_TEST_DIRECTORY: directory },
       stdio: 'inherit',
     })
-    if (code !== 0 && !signal.aborted) throw new Failure(`The benchmarks exited with status ${code}.`)
+    if (code === WRONG_NAME) process.exitCode = code
+    else if (code !== 0 && !signal.aborted) throw new Failure(`The benchmarks exited with status ${code}.`)
   } finally {
     rmSync(directory, { recursive: true, force: true })
   }

@@ -16,8 +16,10 @@ export const SERVICE_PACKAGES = [
   'procps',
   'util-linux',
 ]
+/** Those of the benchmarks too: a test runs one. */
 export const TEST_PACKAGES = [
   'crun',
+  'nginx-light',
   'openssl',
   'prometheus',
   'python3-keystone',
@@ -31,10 +33,10 @@ export const TEST_PACKAGES = [
   'rabbitmq-server',
   'socat',
   'softhsm2',
+  'wrk',
 ]
 /** Other projects' suites, which test/suites/ runs. */
 export const SUITE_PACKAGES = ['python3-requests-mock', 'tempest', 'octavia-tempest-plugin', 'barbican-tempest-plugin']
-export const BENCH_PACKAGES = ['nginx-light', 'wrk']
 
 /** Units that these packages would start at the next boot. Krater runs these programs itself. */
 const UNITS_OF = {

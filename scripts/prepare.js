@@ -3,7 +3,6 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, isBuilt } from './build.js'
 import {
-  BENCH_PACKAGES,
   installPackages,
   missingPackages,
   restorePolicy,
@@ -18,18 +17,12 @@ const logFile = join(root, 'prepare.log')
 
 /**
  * Installs and builds only what is missing. Prints nothing if nothing is missing.
- * @param withTests also installs what the tests need
+ * @param withTests also installs what the tests and benchmarks need
  * @param withSuites also installs the suites of other projects
- * @param withBenchmarks also installs what the benchmarks need
  */
-export async function prepare({ withTests = false, withSuites = false, withBenchmarks = false } = {}) {
+export async function prepare({ withTests = false, withSuites = false } = {}) {
   checkMachine()
-  const packages = [
-    ...SERVICE_PACKAGES,
-    ...(withTests ? TEST_PACKAGES : []),
-    ...(withSuites ? SUITE_PACKAGES : []),
-    ...(withBenchmarks ? BENCH_PACKAGES : []),
-  ]
+  const packages = [...SERVICE_PACKAGES, ...(withTests ? TEST_PACKAGES : []), ...(withSuites ? SUITE_PACKAGES : [])]
   const missing = missingPackages(packages)
   const fresh = nodeModulesAreFresh(withTests)
   if (!fresh || missing.length > 0) rmSync(logFile, { force: true })
@@ -81,9 +74,6 @@ async function installNodeModules(withTests, report) {
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   await runScript(async () => {
     restorePolicy()
-    await prepare({
-      withTests: process.argv.includes('--with-tests'),
-      withBenchmarks: process.argv.includes('--with-benchmarks'),
-    })
+    await prepare({ withTests: process.argv.includes('--with-tests') })
   })
 }
