@@ -6,7 +6,8 @@ process.env.PATH = `${process.env.PATH ?? '/usr/bin:/bin'}:/usr/sbin:/sbin`
 // `krater amphora list | head` closes the pipe early.
 process.stdout.on('error', error => {
   if ((error as NodeJS.ErrnoException).code === 'EPIPE') process.exit(0)
-  throw error
+  process.stderr.write(`Cannot write the output: ${error.message}.\n`)
+  process.exit(1)
 })
 
 process.exitCode = await runCommandLine(process.argv.slice(2))

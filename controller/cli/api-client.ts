@@ -1,10 +1,12 @@
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
 import { OperatorError } from './operator-error.js'
+import { visible } from './terminal.js'
 
 const TIMEOUT_MS = 20_000
+const MESSAGE_KEYS: readonly string[] = ['message', 'faultstring', 'description']
 
 const cloudSchema = z.object({
   auth: z.object({
@@ -17,6 +19,8 @@ const cloudSchema = z.object({
   }),
   region_name: z.string(),
 })
+
+const cloudsSchema = z.object({ clouds: z.record(z.string(), z.unknown()) })
 
 const tokenSchema = z.object({
   token: z.object({
@@ -38,7 +42,8 @@ export type ApiClient = {
   request: (service: ServiceType, method: string, path: string, body?: unknown) => Promise<unknown>
 }
 
-export class ApiRefusal extends Error {
+/** An API refused a request. */
+export class ApiRefusal extends OperatorError {
   constructor(
     readonly status: number,
     message: string,
@@ -49,16 +54,34 @@ export class ApiRefusal extends Error {
 
 type CloudName = 'krater' | 'krater-admin'
 
-/** A cloud from the instance's clouds.yaml. */
+/** A cloud from the instance's clouds.yaml. @throws OperatorError when the file is missing or lacks it */
 export function readCloud(directory: string, cloud: CloudName): z.output<typeof cloudSchema> {
-  const text = readFileSync(join(directory, 'clouds.yaml'), 'utf8')
-  return cloudSchema.parse((parse(text) as { clouds: Record<string, unknown> }).clouds[cloud])
+  const file = join(directory, 'clouds.yaml')
+  if (!existsSync(file)) {
+    throw new OperatorError(
+      `${file} is missing, so nobody can sign in. \`krater up --detach\` writes it, unless identity.external_url names another Keystone.`,
+    )
+  }
+  const found = cloudsSchema.safeParse(yamlOrNull(readFileSync(file, 'utf8'))).data?.clouds[cloud]
+  const parsed = cloudSchema.safeParse(found)
+  if (parsed.success) return parsed.data
+  throw new OperatorError(
+    `${file} has no complete cloud "${cloud}". Remove the file and restart Krater, which writes it again: krater down && krater up --detach`,
+  )
+}
+
+function yamlOrNull(text: string): unknown {
+  try {
+    return parse(text)
+  } catch {
+    return null
+  }
 }
 
 /** Signs in with a cloud from the instance's clouds.yaml and reads the catalogue. */
 export async function signIn(directory: string, cloud: CloudName): Promise<ApiClient> {
   const { auth } = readCloud(directory, cloud)
-  const answer = await call(`${auth.auth_url}/auth/tokens`, 'POST', {
+  const credentials = {
     auth: {
       identity: {
         methods: ['password'],
@@ -68,6 +91,12 @@ export async function signIn(directory: string, cloud: CloudName): Promise<ApiCl
       },
       scope: { project: { name: auth.project_name, domain: { name: auth.project_domain_name } } },
     },
+  }
+  const answer = await call(`${auth.auth_url}/auth/tokens`, 'POST', credentials).catch(error => {
+    if (!(error instanceof ApiRefusal) || error.status !== 401) throw error
+    throw new OperatorError(
+      `The identity API at ${auth.auth_url} does not accept the user ${auth.username} with the password in ${join(directory, 'clouds.yaml')}. If it was changed, write the new one there.`,
+    )
   })
   const token = answer.headers.get('X-Subject-Token') ?? ''
   const { project, catalog } = tokenSchema.parse(answer.body).token
@@ -98,9 +127,52 @@ async function call(
     body: body === undefined ? null : JSON.stringify(body),
     signal: AbortSignal.timeout(TIMEOUT_MS),
   }).catch(error => {
-    throw new OperatorError(`No answer to ${method} ${url}: ${error.cause?.message ?? error.message}`)
+    throw noAnswer(method, url, error)
   })
-  const text = await response.text()
-  if (!response.ok) throw new ApiRefusal(response.status, `${method} ${url}: ${response.status} ${text.slice(0, 500)}`)
-  return { headers: response.headers, body: text === '' ? undefined : JSON.parse(text) }
+  const text = await response.text().catch(error => {
+    throw noAnswer(method, url, error)
+  })
+  const answer = text === '' ? undefined : jsonOrText(text)
+  if (response.ok) return { headers: response.headers, body: answer }
+  const advice = response.status === 401 || response.status === 403 ? ' Use a user with the right for it.' : ''
+  throw new ApiRefusal(
+    response.status,
+    `${method} ${url} was refused (${response.status}): ${reasonIn(answer)}${advice}`,
+  )
+}
+
+function noAnswer(method: string, url: string, error: Error & { cause?: Error & { code?: string } }): OperatorError {
+  const isLate = error.name === 'TimeoutError'
+  const why = isLate
+    ? `within ${TIMEOUT_MS / 1000} s`
+    : `(${error.cause?.code ?? error.cause?.message ?? error.message})`
+  return new OperatorError(
+    `${method} ${url} got no answer ${why}. \`krater up --detach\` starts the APIs; if they run, \`krater doctor\` finds out what is wrong.`,
+  )
+}
+
+function jsonOrText(text: string): unknown {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}
+
+/** The reason in an answer of any OpenStack API, as one line. */
+function reasonIn(answer: unknown): string {
+  const text = messageIn(answer) ?? (typeof answer === 'string' ? answer : JSON.stringify(answer))
+  const line = visible((text ?? 'no reason given').replaceAll(/\s+/g, ' ').trim()).slice(0, 500)
+  return /[.!?]$/.test(line) ? line : `${line}.`
+}
+
+/** Each API names and nests its message differently. */
+function messageIn(answer: unknown): string | undefined {
+  if (typeof answer !== 'object' || answer === null) return undefined
+  for (const [key, value] of Object.entries(answer)) {
+    if (MESSAGE_KEYS.includes(key) && typeof value === 'string') return value
+    const inner = messageIn(value)
+    if (inner !== undefined) return inner
+  }
+  return undefined
 }

@@ -4,6 +4,8 @@ import type { Argument, Option } from 'commander'
 export type Command = {
   arguments?: readonly Argument[]
   options?: readonly Option[]
+  /** Works without settings, so a wrong one does not stop it. */
+  ignoresSettings?: true
   /**
    * @param directory the state directory
    * @param given arguments and options by name

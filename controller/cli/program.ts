@@ -1,10 +1,12 @@
+import { constants } from 'node:os'
 import { CommanderError, Command as Program } from 'commander'
 import { stateDirectory } from '../config/load.js'
-import { unknownVariables } from '../config/settings.js'
+import { namedVariables, unknownVariables } from '../config/unknown-variables.js'
 import manifest from '../package.json' with { type: 'json' }
 import type { Command } from './command.js'
 import { commands, type Entry } from './commands.js'
-import { explain } from './operator-error.js'
+import { explain } from './explain.js'
+import { UsageError } from './operator-error.js'
 
 const EXAMPLES = `
 Examples:
@@ -19,11 +21,20 @@ Examples:
   KRATER_STATE_DIR=/srv/krater KRATER_IDENTITY_PORT=5001 npx krater up
 
 Settings are in krater.yaml in the state directory. Environment variables override them:
-KRATER_NETWORK_DRIVER overrides network.driver. \`krater settings\` lists all settings.`
+KRATER_NETWORK_DRIVER overrides network.driver. \`krater settings\` lists all settings.
+
+Exit status:
+  0    done; for a process such as krater up: stopped by a signal in the orderly way
+  1    failed, or doctor or verify found faults; one sentence says why and what to do
+  2    the command line or a KRATER_ variable is wrong; nothing was done
+  129, 130, 143   interrupted by SIGHUP, Ctrl-C or SIGTERM; the command can be run again
+  Otherwise \`network exec\` and \`amphora ssh\` return the status of the program.`
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
 
 /**
  * Runs one command line.
- * @returns the exit status: 0 for success, 1 for a failure (already printed), 2 for an invalid command line
+ * @returns the exit status, as the help lists it; a failure is already printed
  */
 export async function runCommandLine(commandLine: readonly string[]): Promise<number> {
   const argv = endOptions(commandLine)
@@ -34,13 +45,15 @@ export async function runCommandLine(commandLine: readonly string[]): Promise<nu
     // Answers --version before any command is loaded.
     const { operands } = program.parseOptions(argv)
     await addCommands(program, commands, operands, async (command, given) => {
+      if (command.ignoresSettings !== true) requireKnownVariables(directory())
+      endOnSignals()
       status = (await command.run(directory(), given)) ?? 0
     })
     await program.parseAsync(argv, { from: 'user' })
     return status
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2
-    const { text, exitStatus } = explain(error)
+    const { text, exitStatus } = explain(error, directory())
     process.stderr.write(`${text}\n`)
     return exitStatus
   }
@@ -69,6 +82,28 @@ function endOptions(commandLine: readonly string[]): string[] {
   return [...commandLine]
 }
 
+/** @throws UsageError that names the unknown KRATER_ variables */
+function requireKnownVariables(directory: string): void {
+  if (unknownVariables(process.env).length === 0) return
+  const unknown = unknownVariables(process.env, namedVariables(directory, process.env))
+  if (unknown.length === 0) return
+  const texts = unknown.map(
+    ({ name, nearest }) => `${name} is no setting${nearest === null ? '' : ` (did you mean ${nearest}?)`}`,
+  )
+  throw new UsageError(`${texts.join('; ')}. Correct or unset it. \`krater settings\` lists all variables.`)
+}
+
+/** Ends a command that does not handle signals itself with a sentence, after its temporary files are removed. */
+function endOnSignals(): void {
+  for (const signal of SIGNALS) {
+    process.on(signal, () => {
+      if (process.listenerCount(signal) > 1) return
+      process.stderr.write('Interrupted. Run the same command again to finish.\n')
+      process.exit(128 + constants.signals[signal])
+    })
+  }
+}
+
 function createProgram(): Program {
   return new Program('krater')
     .description('Load balancers and TLS keys that you run yourself')
@@ -81,11 +116,6 @@ function createProgram(): Program {
     .showHelpAfterError('(krater --help lists all commands)')
     .exitOverride()
     .addHelpText('after', EXAMPLES)
-    .hook('preAction', () => {
-      for (const name of unknownVariables(process.env)) {
-        process.stderr.write(`${name} is set, but there is no such setting.\n`)
-      }
-    })
 }
 
 type Run = (command: Command, given: Record<string, unknown>) => Promise<void>
@@ -121,6 +151,11 @@ function configure(program: Program, command: Command, run: Run): void {
   for (const option of command.options ?? []) program.addOption(option)
   program.action(() => {
     const words = program.registeredArguments.map((argument, at) => [argument.name(), program.processedArgs[at]])
-    return run(command, { ...program.opts(), ...Object.fromEntries(words) })
+    const given = { ...program.opts(), ...Object.fromEntries(words) }
+    for (const [name, value] of Object.entries(given)) {
+      // A variable of a script that is not set would otherwise mean "all" or "none".
+      if (value === '') throw new UsageError(`The value of ${name} is empty. Give one, or leave it out.`)
+    }
+    return run(command, given)
   })
 }

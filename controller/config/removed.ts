@@ -10,6 +10,8 @@ const REMOVED = [
   },
 ]
 
+export const removedVariables = REMOVED.map(({ variable }) => variable)
+
 /** One sentence for each removed setting that a file or the environment still has. Ignoring it could grant rights. */
 export function removedSettings(
   written: Record<string, unknown>,

@@ -15,24 +15,9 @@ export type Setting = {
 /** Every setting of the schema, in the schema's order. */
 export const settings: readonly Setting[] = leavesOf(configurationSchema, [])
 
-/** Variables of Krater that are not settings. */
-const OTHER_VARIABLES: ReadonlySet<string> = new Set([
-  'KRATER_STATE_DIR',
-  'KRATER_TEST_DIRECTORY',
-  'KRATER_UP_PROGRESS',
-])
-
 export function settingAt(path: readonly PropertyKey[]): Setting | undefined {
   const name = path.map(String).join('.')
   return settings.find(setting => setting.name === name)
-}
-
-/** KRATER_ variables that match no setting. Without this check, a misspelt one would be ignored silently. */
-export function unknownVariables(environment: NodeJS.ProcessEnv): string[] {
-  const known = new Set(settings.map(setting => setting.variable))
-  return Object.keys(environment)
-    .filter(name => name.startsWith('KRATER_') && !known.has(name) && !OTHER_VARIABLES.has(name))
-    .sort()
 }
 
 function leavesOf(schema: z.ZodType, path: readonly string[]): Setting[] {

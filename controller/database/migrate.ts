@@ -3,6 +3,7 @@ import type { Database } from './connection.js'
 import { execute, many, maybeOne, one } from './query.js'
 import { identifier, sql, trusted, unprepared } from './sql.js'
 import { inTransaction } from './transaction.js'
+import { UnusableDatabase } from './unusable-database.js'
 
 export type Migration = {
   /** Sorts the migrations of one service: `001-first-tables`. Never renamed once released. */
@@ -62,7 +63,7 @@ export async function prepareSchema(
 /**
  * Migrates the tables of one service, as that service's role. Each migration and its record are one transaction, so a
  * kill never leaves half a migration. Concurrent runs wait for each other.
- * @throws Error with a message for the operator when a newer Krater wrote the database
+ * @throws UnusableDatabase when a newer Krater wrote the database
  */
 export async function migrate(database: Database, { schema, migrations }: ServiceSchema): Promise<void> {
   const lock = (trx: Knex) => execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext(${`krater migrate ${schema}`}))`)
@@ -80,7 +81,7 @@ export async function migrate(database: Database, { schema, migrations }: Servic
     .filter(name => !known.has(name))
     .sort()
   if (unknown.length > 0) {
-    throw new Error(
+    throw new UnusableDatabase(
       `The ${schema} tables were written by a newer Krater (${unknown.join(', ')}). Start that version, or restore a backup made before it.`,
     )
   }

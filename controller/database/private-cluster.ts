@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import { findPostmaster, removeStaleLocks } from './postmaster.js'
+import { UnusableDatabase } from './unusable-database.js'
 
 const run = promisify(execFile)
 
@@ -28,7 +29,7 @@ export type Cluster = {
 
 /**
  * The directory of the newest PostgreSQL server programs from Debian's packages.
- * @throws Error that names the package to install
+ * @throws UnusableDatabase that names the package to install
  */
 export function postgresPrograms(): string {
   const root = '/usr/lib/postgresql'
@@ -37,7 +38,7 @@ export function postgresPrograms(): string {
         .map(Number)
         .filter(version => existsSync(join(root, String(version), 'bin/postgres')))
     : []
-  if (versions.length === 0) throw new Error('PostgreSQL is not installed: apt-get install postgresql')
+  if (versions.length === 0) throw new UnusableDatabase('PostgreSQL is not installed. Run: apt-get install postgresql')
   return join(root, String(Math.max(...versions)), 'bin')
 }
 
@@ -129,8 +130,8 @@ async function startServer(directory: string, data: string, options: string, asP
   const logFile = join(data, 'server.log')
   const start = () =>
     asPostgres('pg_ctl', ['start', '-w', '-t', '60', '-s', '-D', data, '-l', logFile, '-o', options]).catch(error => {
-      const log = existsSync(logFile) ? readFileSync(logFile, 'utf8').trim().split('\n').slice(-3).join('\n') : ''
-      throw new Error(`PostgreSQL did not start: ${log || error}`)
+      const log = existsSync(logFile) ? readFileSync(logFile, 'utf8').trim().split('\n').slice(-3).join(' / ') : ''
+      throw new UnusableDatabase(`PostgreSQL did not start: ${log || error}. Its log: ${logFile}`)
     })
   for (let attempt = 1; findPostmaster(directory) === null; attempt++) {
     removeStaleLocks(directory)
@@ -146,7 +147,7 @@ async function startServer(directory: string, data: string, options: string, asP
 
 async function postgresAccount(): Promise<Account> {
   const { stdout } = await run('getent', ['passwd', 'postgres']).catch(() => {
-    throw new Error('There is no postgres account: apt-get install postgresql')
+    throw new UnusableDatabase('There is no postgres account. Run: apt-get install --reinstall postgresql')
   })
   const [, , uid, gid] = stdout.split(':')
   return { uid: Number(uid), gid: Number(gid) }

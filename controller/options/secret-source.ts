@@ -43,12 +43,17 @@ export function originOf(source: SecretSource): string {
 export async function readSecret(source: SecretSource, what: string, environment = process.env): Promise<string> {
   if (source.kind === 'file') {
     return readFile(source.path, 'utf8').catch(error => {
-      throw new ConfigurationError(`${source.path} (${what}) cannot be read: ${error.code}.`)
+      throw new ConfigurationError(
+        `${source.path} (${what}) cannot be read: ${error.code}. Copy it back from a backup, or correct the setting that names it.`,
+      )
     })
   }
   if (source.kind === 'variable') {
     const value = environment[source.name] ?? ''
-    if (value === '') throw new ConfigurationError(`The environment variable ${source.name} (${what}) is not set.`)
+    if (value === '')
+      throw new ConfigurationError(
+        `The environment variable ${source.name} (${what}) is not set. Set it for every process and command, or correct the setting that names it.`,
+      )
     return value
   }
   return outputOf(source.argv, what, environment)

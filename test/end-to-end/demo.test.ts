@@ -126,10 +126,10 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
 
   await t.test('down --all leaves nothing', async t => {
     const instance = krater.instance()
-    const { status, stderr } = await krater.command('down', '--all')
+    const { status, stderr } = await krater.command('down', '--all', '--yes')
     t.equal(status, 0, stderr)
     t.notOk(existsSync(krater.directory))
     t.notOk(existsSync(`/run/netns/krater-${instance}`))
-    t.match((await krater.command('down', '--all')).stdout, 'holds no Krater instance', 'it can be repeated')
+    t.match((await krater.command('down', '--all', '--yes')).stdout, 'holds no Krater instance', 'it can be repeated')
   })
 })

@@ -7,10 +7,11 @@ import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
 import { endProcesses } from '../../process/process-identity.js'
 import type { Command } from '../command.js'
+import { reasonOf } from '../faults/system-fault.js'
 import { removeAttachments } from '../host/attachments.js'
 import { requireRoot } from '../host/checks.js'
 import { stopPrivateCluster } from '../host/postgres.js'
-import { OperatorError } from '../operator-error.js'
+import { OperatorError, UsageError } from '../operator-error.js'
 import { foreignFolder, instanceId } from '../state-directory/instance.js'
 import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
@@ -20,7 +21,7 @@ import { removeHostInterfaces } from '../wiring/host-networks.js'
 export const command: Command = {
   options: [
     new Option('--all', 'also remove everything that Krater created: amphorae, networks, database, files'),
-    new Option('--yes', 'do not ask for confirmation'),
+    new Option('--yes', 'do not ask for confirmation; needed without a terminal'),
   ],
   run: async (directory, { all, yes }: { all?: boolean; yes?: boolean }) => {
     if (all) await removeEverything(directory, { confirmed: yes ?? false })
@@ -97,7 +98,8 @@ async function stopControllers(directory: string): Promise<string[]> {
 /**
  * Removes everything that Krater created for a state directory: processes, amphorae, attached programs, networks,
  * PostgreSQL, files. Works from any partial state; safe to repeat.
- * @param confirmed does not ask on a terminal
+ * @param confirmed does not ask
+ * @throws UsageError without a terminal to ask on
  */
 export async function removeEverything(directory: string, { confirmed }: { confirmed: boolean }): Promise<void> {
   requireRoot()
@@ -113,13 +115,23 @@ export async function removeEverything(directory: string, { confirmed }: { confi
   if (id !== null) await removeFromKernel(directory, id)
   for (const name of id === null ? ['log', 'run'] : OURS)
     rmSync(join(directory, name), { recursive: true, force: true })
+  print(removeDirectory(directory))
+}
+
+/** Removes the state directory unless it holds other files or cannot be removed. @returns what became of it */
+function removeDirectory(directory: string): string {
   const others = readdirSync(directory)
-  if (others.length === 0) rmdirSync(directory)
-  print(
-    others.length === 0
-      ? `Removed everything, including ${directory}.`
-      : `Removed everything that Krater created. ${directory} still holds other files: ${others.join(', ')}.`,
-  )
+  if (others.length > 0) {
+    return `Removed everything that Krater created. ${directory} still holds other files: ${others.join(', ')}.`
+  }
+  try {
+    rmdirSync(directory)
+    return `Removed everything, including ${directory}.`
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    const why = code === 'EBUSY' ? 'it is a mount point' : reasonOf(code)
+    return `Removed everything that Krater created. The empty directory ${directory} stays: ${why}.`
+  }
 }
 
 async function removeFromKernel(directory: string, id: string): Promise<void> {
@@ -133,7 +145,11 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
 }
 
 async function confirm(directory: string): Promise<void> {
-  if (process.stdin.isTTY !== true || process.stdout.isTTY !== true) return
+  if (process.stdin.isTTY !== true || process.stdout.isTTY !== true) {
+    throw new UsageError(
+      `This removes every load balancer, all data and all keys in ${directory}, and there is no terminal to ask for confirmation. To confirm, add --yes. Nothing was removed.`,
+    )
+  }
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
   const answer = await terminal.question(
     `This removes every load balancer, all data and all keys in ${directory} (${configurationFile(directory)}). Type yes to continue: `,

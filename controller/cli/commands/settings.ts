@@ -1,7 +1,7 @@
 import { settings } from '../../config/settings.js'
 import type { Command } from '../command.js'
 
-export const command: Command = { run: async () => printSettings() }
+export const command: Command = { ignoresSettings: true, run: async () => printSettings() }
 
 /** Prints every setting: its name in krater.yaml, its default, its description and its environment variable. */
 export function printSettings(): void {

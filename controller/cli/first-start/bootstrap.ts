@@ -12,6 +12,7 @@ import { type Instance, openDatabase } from '../wiring/instance.js'
 import { serviceUrls } from '../wiring/service-urls.js'
 import { refusalError } from '../wiring/token-validator.js'
 import { writeClientFiles } from './client-files.js'
+import { requireKeptKeys } from './kept-keys.js'
 
 /**
  * Creates what the first start needs, and keeps what exists: keys, first users, catalogue, first networks and client
@@ -19,6 +20,7 @@ import { writeClientFiles } from './client-files.js'
  */
 export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | null> {
   const { directory, config } = instance
+  await requireKeptKeys(instance)
   await generateKeys(keyFiles(config, directory))
   const external = externalIdentity(config)
   const owners = external === null ? await bootstrapOwnIdentity(instance) : await ownersAtKeystone(external)

@@ -4,8 +4,10 @@ import { migrate, prepareSchema } from '../../database/migrate.js'
 import { execute } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
+import { databaseFault } from '../faults/database-fault.js'
+import { sentenceOf } from '../faults/fault.js'
 import { OperatorError } from '../operator-error.js'
-import { passwordOf } from '../state-directory/database-urls.js'
+import { passwordOf, withoutPassword } from '../state-directory/database-urls.js'
 import { print } from '../terminal.js'
 import { databaseUrl, type Instance, openDatabase } from '../wiring/instance.js'
 import { serviceSchemas } from '../wiring/services.js'
@@ -68,19 +70,10 @@ async function waitUntilReachable(probe: () => Promise<unknown>, url: string): P
     } catch (error) {
       const code = sqlState(error)
       if (code !== CANNOT_CONNECT_NOW || performance.now() > until) {
-        throw new OperatorError(`The database ${withoutPassword(url)} cannot be used: ${reasonOf(error)}`)
+        const fault = databaseFault(error, { url: withoutPassword(url), privateIn: null })
+        throw fault === null ? error : new OperatorError(sentenceOf(fault))
       }
       await delay(200)
     }
   }
-}
-
-function reasonOf(error: unknown): string {
-  // Holds one error per address tried.
-  if (error instanceof AggregateError) return error.errors.map(String).join('; ')
-  return error instanceof Error ? error.message : String(error)
-}
-
-export function withoutPassword(url: string): string {
-  return url.replace(/^(\w+:\/\/[^:/@]*):[^/]*@/, '$1@')
 }

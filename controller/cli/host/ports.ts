@@ -3,13 +3,15 @@ import { createSocket } from 'node:dgram'
 import { lookup } from 'node:dns/promises'
 import { createServer } from 'node:net'
 import { promisify } from 'node:util'
+import type { Fault } from '../faults/fault.js'
+import { reasonOf } from '../faults/system-fault.js'
 
 const run = promisify(execFile)
 
 export type Listener = { what: string; setting: string; protocol: 'tcp' | 'udp'; host: string; port: number }
 
-/** A message for each address on which the service cannot listen; none when all are free. */
-export async function takenPorts(listeners: readonly Listener[]): Promise<string[]> {
+/** A fault for each address on which the service cannot listen; none when all are free. */
+export async function takenPorts(listeners: readonly Listener[]): Promise<Fault[]> {
   const found = await Promise.all(
     listeners.map(async listener => {
       const code = await tryToListen(listener)
@@ -19,16 +21,25 @@ export async function takenPorts(listeners: readonly Listener[]): Promise<string
   return found.flat()
 }
 
-async function describeTaken({ what, setting, protocol, host, port }: Listener, code: string): Promise<string> {
+async function describeTaken({ what, setting, protocol, host, port }: Listener, code: string): Promise<Fault> {
   const variable = `KRATER_${setting.toUpperCase()}_PORT`
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(protocol, host, port)
-    return `Port ${port}/${protocol} on ${host}, needed for ${what}, is taken${holder}. Free it, or set another ${setting}.port (${variable}).`
+    return {
+      what: `Port ${port}/${protocol} on ${host}, needed for ${what}, is taken${holder}`,
+      remedy: `Free it (ss -lp${protocol[0]} 'sport = :${port}' shows who has it), or set another ${setting}.port (${variable})`,
+    }
   }
   if (code === 'EADDRNOTAVAIL') {
-    return `Cannot listen on ${host} for ${what}: this machine does not have that address. Change ${setting}.host.`
+    return {
+      what: `Cannot listen on ${host} for ${what}: this machine does not have that address`,
+      remedy: `Set ${setting}.host to one that \`ip address\` shows`,
+    }
   }
-  return `Cannot listen on ${host} port ${port}/${protocol} for ${what}: ${code}.`
+  return {
+    what: `Cannot listen on ${host} port ${port}/${protocol} for ${what}: ${reasonOf(code)} (${code})`,
+    remedy: `Set another ${setting}.host or ${setting}.port (${variable})`,
+  }
 }
 
 /** ` by haproxy (pid 17)`, or '' when unknown. A listener on the same port of another address does not conflict. */

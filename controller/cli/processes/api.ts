@@ -78,11 +78,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
           maxPerSource: max_connections_per_source,
           trustedProxies: address.trusted_proxies,
         }
-        const server = await startServer(app, address, { limits, log }).catch(error => {
-          throw new OperatorError(
-            `The ${name} API cannot listen on ${address.host} port ${address.port}: ${error.code}`,
-          )
-        })
+        const server = await startServer(app, address, { limits, log })
         log.info({ api: name, url: server.url }, 'listening')
         return server
       }),

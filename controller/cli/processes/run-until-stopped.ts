@@ -1,5 +1,5 @@
 import type { Logger } from '../../log/log.js'
-import { explain } from '../operator-error.js'
+import { explain } from '../explain.js'
 import { type ProcessName, recordRunning } from '../state-directory/run-record.js'
 
 const STOP_TIMEOUT_SECONDS = 9
@@ -34,7 +34,7 @@ export async function runUntilStopped(
     await (await starting).stop()
     clearTimeout(limit)
   } catch (error) {
-    const failure = explain(error)
+    const failure = explain(error, stateDirectory)
     process.stderr.write(`${failure.text}\n`)
     exitStatus = failure.exitStatus
   }

@@ -32,3 +32,8 @@ function socketUrl(url: string): string {
 export function passwordOf(url: string): string {
   return decodeURIComponent(new URL(socketUrl(url)).password)
 }
+
+/** A database URL for messages. */
+export function withoutPassword(url: string): string {
+  return url.replace(/^(\w+:\/\/[^:/@]*):[^/]*@/, '$1@').replace(/\bpassword=[^&]*/g, 'password=...')
+}

@@ -3,6 +3,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync } from 'nod
 import { join } from 'node:path'
 import { ConfigurationError } from '../../options/configuration-error.js'
 import { writePrivateFile } from '../../process/private-file.js'
+import { reasonOf, remedyFor } from '../faults/system-fault.js'
 import { PROCESS_NAMES } from './run-record.js'
 
 /** The path of PostgreSQL's socket in it must fit into 107 bytes. */
@@ -34,8 +35,9 @@ export function ensureStateDirectory(directory: string): void {
     writePrivateFile(join(directory, 'run/.writable'), '')
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code
-    const reason = code === 'ENOSPC' ? 'the disk is full' : code === 'EROFS' ? 'the file system is read-only' : code
-    throw new ConfigurationError(`Cannot write to the state directory ${directory}: ${reason}.`)
+    throw new ConfigurationError(
+      `Cannot write to the state directory ${directory}: ${reasonOf(code)} (${code}). ${remedyFor(code, directory)}.`,
+    )
   }
 }
 

@@ -1,12 +1,13 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, renameSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Configuration } from '../../config/schema.js'
 import { masterKeySource } from '../../key-manager/crypto/simple/master-keys.js'
 import { ConfigurationError } from '../../options/configuration-error.js'
 import { makePrivateFile } from '../../process/private-file.js'
+import { withTemporaryDirectory } from '../../process/temporary-directory.js'
 
 const run = promisify(execFile)
 
@@ -65,15 +66,12 @@ export async function generateKeys(files: KeyFiles): Promise<void> {
 
 async function generateSshKey(path: string, comment: string): Promise<void> {
   if (existsSync(path)) return
-  const temporary = mkdtempSync(join(dirname(path), '.new-'))
-  try {
+  await withTemporaryDirectory(join(dirname(path), '.new-'), async temporary => {
     const key = join(temporary, 'key')
     await run('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', comment, '-f', key], { timeout: 20_000 })
     renameSync(`${key}.pub`, `${path}.pub`)
     renameSync(key, path)
-  } finally {
-    rmSync(temporary, { recursive: true, force: true })
-  }
+  })
 }
 
 /** @throws ConfigurationError when a key is missing or malformed, naming the file and the setting */
@@ -121,7 +119,7 @@ function readKey(path: string, setting: string): string {
     return readFileSync(path, 'utf8')
   } catch (error) {
     throw new ConfigurationError(
-      `${path} (${setting}) cannot be read (${(error as NodeJS.ErrnoException).code}). \`krater up\` and \`krater db migrate\` generate missing keys; processes on other machines need copies of them.`,
+      `${path} (${setting}) cannot be read (${(error as NodeJS.ErrnoException).code}). The first \`krater up\` or \`krater db migrate\` generates the keys; later, and on other machines, copy them from a backup.`,
     )
   }
 }

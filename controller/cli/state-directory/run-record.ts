@@ -43,9 +43,18 @@ export function runningProcesses(stateDirectory: string): RunRecord[] {
     .flatMap(file => {
       const record = readRecord(join(directory, file))
       if (record !== null && isAlive(record.identity)) return [record]
-      rmSync(join(directory, file), { force: true })
+      forget(join(directory, file))
       return []
     })
+}
+
+/** On a read-only disk the record of a dead process stays, which harms nobody. */
+function forget(path: string): void {
+  try {
+    rmSync(path, { force: true })
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EROFS') throw error
+  }
 }
 
 function readRecord(path: string): RunRecord | null {

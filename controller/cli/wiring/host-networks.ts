@@ -8,7 +8,7 @@ import type { Instance } from './instance.js'
 const prefixOf = (cidr: string): string => cidr.split('/')[1] ?? '32'
 
 /** Name of a host interface: at most 15 characters, unique to the instance. */
-const hostLegName = (instanceId: string, network: 'mgmt' | 'pub'): string => `kr${instanceId}-${network}`
+export const hostLegName = (instanceId: string, network: 'mgmt' | 'pub'): string => `kr${instanceId}-${network}`
 
 type Leg = { networkId: string; mtu: number; cidr: string; address: string }
 

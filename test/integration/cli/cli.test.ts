@@ -6,9 +6,9 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { sentenceOf } from '../../../controller/cli/faults/fault.js'
 import { rotateLog } from '../../../controller/cli/host/log-files.js'
-import { takenPorts } from '../../../controller/cli/host/ports.js'
-import { table } from '../../../controller/cli/terminal.js'
+import { type Listener, takenPorts } from '../../../controller/cli/host/ports.js'
 import { createTestDatabase } from '../../support/database/database.js'
 import { ownPorts } from '../../support/ports.js'
 import { createKrater, type Krater, NOOP_DRIVERS, startKrater, until } from '../../support/worlds/krater.js'
@@ -65,78 +65,6 @@ async function runAndStop(
   return { status, milliseconds: performance.now() - asked }
 }
 
-t.test('the command line explains itself', async t => {
-  const krater = await createKrater(t)
-
-  await t.test('help shows commands and examples', async t => {
-    const { status, stdout } = await krater.command('--help')
-    t.equal(status, 0)
-    for (const word of [
-      'up',
-      'down',
-      'doctor',
-      'demo',
-      'settings',
-      'amphora',
-      'db',
-      'Examples:',
-      'KRATER_NETWORK_DRIVER',
-    ]) {
-      t.match(stdout, word)
-    }
-    t.match((await krater.command('amphora', '--help')).stdout, 'support-bundle')
-    t.match(await krater.command('--version'), { status: 0, stdout: /^\d+\.\d+\.\d+\n$/ })
-  })
-
-  await t.test('invalid arguments end with status 2 and a message', async t => {
-    const cases: [string[], RegExp][] = [
-      [['frobnicate'], /unknown command 'frobnicate'/],
-      [['up', '--sideways'], /unknown option '--sideways'/],
-      [['amphora', 'show'], /missing required argument 'id'/],
-      [['api', '--only', 'identity,mail'], /There is no API "mail"/],
-      [['amphora', 'logs', 'x', '--lines', '0'], /from 1 to 5000/],
-    ]
-    for (const [args, words] of cases) {
-      const { status, stderr } = await krater.command(...args)
-      t.equal(status, 2, args.join(' '))
-      t.match(stderr, words)
-      t.notMatch(stderr, /at .*\.js:/, 'no stack')
-    }
-  })
-
-  await t.test('a misspelt environment variable is named', async t => {
-    const misspelt = { ...krater.environment, KRATER_COMPUTE_DRIVR: 'noop' }
-    const { stderr } = await run(process.execPath, ['dist/krater.js', 'doctor'], {
-      env: misspelt,
-    }).catch(error => error)
-    t.match(stderr, 'KRATER_COMPUTE_DRIVR is set, but there is no such setting')
-  })
-
-  await t.test('before the set-up each command says what to do first', async t => {
-    t.match((await krater.command('worker')).stderr, /not set up yet|krater up/)
-    t.match((await krater.command('api')).stderr, /database\.identity is not set|krater up/)
-    t.match((await krater.command('down')).stdout, 'Nothing was running')
-    t.match((await krater.command('amphora', 'list')).stderr, 'krater up')
-    const { stdout } = await krater.command('doctor')
-    t.match(stdout, /none is running: `krater up` starts them/)
-  })
-})
-
-t.test('without root one line says what is needed', async t => {
-  const krater = await createKrater(t)
-  // Nobody may read the checkout wherever it lies, also below a home directory that is closed to others.
-  const nobody = ['--reuid=65534', '--regid=65534', '--clear-groups']
-  const mayRead = ['--inh-caps=+dac_read_search', '--ambient-caps=+dac_read_search']
-  const options = { cwd: '/', env: krater.environment, timeout: 20_000 }
-  for (const command of ['up', 'demo', 'doctor', 'down']) {
-    const program = [process.execPath, join(process.cwd(), 'dist/krater.js'), command]
-    const { code, stderr } = await run('setpriv', [...nobody, ...mayRead, ...program], options).catch(error => error)
-    t.equal(code, 1, command)
-    t.match(stderr, /needs root.*sudo/s)
-    t.equal(stderr.trim().split('\n').length, 1)
-  }
-})
-
 t.test('a build is outdated once its packages change', async t => {
   const checkout = t.testdir({
     ...{ scripts: {}, controller: {}, 'package.json': '{"type":"module"}' },
@@ -171,10 +99,8 @@ t.test('a port in use is reported with its holder and its setting', async t => {
     for (const one of byName) one.close()
   })
   const listener = { what: 'a service', setting: 'identity', host: '127.0.0.1', port }
-  const [tcp, udp] = await takenPorts([
-    { ...listener, protocol: 'tcp' },
-    { ...listener, protocol: 'udp' },
-  ])
+  const sentencesFor = async (...listeners: Listener[]) => (await takenPorts(listeners)).map(sentenceOf)
+  const [tcp, udp] = await sentencesFor({ ...listener, protocol: 'tcp' }, { ...listener, protocol: 'udp' })
   t.match(
     tcp,
     new RegExp(`Port ${port}/tcp on 127.0.0.1, needed for a service, is taken by \\S+ \\(pid ${process.pid}\\)`),
@@ -182,17 +108,20 @@ t.test('a port in use is reported with its holder and its setting', async t => {
   t.match(tcp, 'identity.port (KRATER_IDENTITY_PORT)')
   t.match(udp, new RegExp(`Port ${port}/udp .*pid ${process.pid}`))
   const named = { ...listener, host: 'localhost', port: portByName }
-  const sentences = await takenPorts([
-    { ...named, protocol: 'tcp' },
-    { ...named, protocol: 'udp' },
-  ])
+  const sentences = await sentencesFor({ ...named, protocol: 'tcp' }, { ...named, protocol: 'udp' })
   t.match(sentences, [`pid ${process.pid}`, `pid ${process.pid}`], 'also by host name')
-  t.match(await takenPorts([{ ...listener, host: '192.0.2.1', protocol: 'tcp' }]), [/does not have that address/])
-  const krater = await createKrater(t, { ...NOOP_DRIVERS, KRATER_IDENTITY_PORT: String(port) })
+  t.match(await sentencesFor({ ...listener, host: '192.0.2.1', protocol: 'tcp' }), [/does not have that address/])
+  const services = ['identity', 'load_balancer', 'network', 'key_manager'] as const
+  const allTaken = services.map(service => [`KRATER_${service.toUpperCase()}_PORT`, String(port)])
+  const krater = await createKrater(t, { ...NOOP_DRIVERS, ...Object.fromEntries(allTaken) })
   const { status, stderr } = await krater.command('up')
   t.equal(status, 1)
-  t.match(stderr, `Port ${port}/tcp`)
-  t.notMatch(stderr, /at .*\.js:/)
+  const lines = stderr.trim().split('\n')
+  t.match(
+    lines,
+    services.map(service => new RegExp(`^Port ${port}/tcp .*or set another ${service}\\.port`)),
+    'one sentence for each service',
+  )
 })
 
 t.test('errors at the start are readable messages', async t => {
@@ -211,7 +140,7 @@ t.test('errors at the start are readable messages', async t => {
       const { status, stderr } = await krater.command(...args)
       t.equal(status, 1)
       t.match(stderr, `The database postgres://root@127.0.0.1:${port}/krater cannot be used`)
-      t.match(stderr, 'ECONNREFUSED')
+      t.match(stderr, /nothing listens there \(ECONNREFUSED\)\. Start PostgreSQL there, or correct database\.url/)
       t.notMatch(stderr, /hunter2/)
     }
   })
@@ -316,7 +245,14 @@ t.test('the whole service with noop drivers', async t => {
     t.equal(await answers(krater, 'IDENTITY'), false)
     t.ok(existsSync(join(krater.directory, 'postgres/data/PG_VERSION')))
     writeFileSync(join(krater.directory, 'mine'), 'not Krater’s')
-    const { stdout } = await krater.command('down', '--all')
+    const unconfirmed = await krater.command('down', '--all')
+    t.equal(unconfirmed.status, 2)
+    t.match(
+      unconfirmed.stderr,
+      /no terminal to ask for confirmation\. To confirm, add --yes\. Nothing was removed\.\n$/,
+    )
+    t.ok(existsSync(join(krater.directory, 'postgres/data/PG_VERSION')))
+    const { stdout } = await krater.command('down', '--all', '--yes')
     t.match(stdout, /still holds other files: mine/)
     t.ok(existsSync(join(krater.directory, 'mine')))
     t.notOk(existsSync(join(krater.directory, 'postgres')))
@@ -415,35 +351,4 @@ t.test('logs are rotated', async t => {
   rotateLog(path, 999)
   t.equal(statSync(path).size, 0, 'also when the old lines cannot be kept')
   rotateLog('/proc/version/below', 0)
-})
-
-t.test('text of tenants and amphorae cannot control the terminal', async t => {
-  t.same(table([['a', '\u001b[2Jname\u009b31m\n', 'è 名']]), ['a  \\u{1b}[2Jname\\u{9b}31m\\u{a}  è 名'])
-  const unseen = [
-    '\u202e',
-    '\u2066',
-    '\u200b',
-    '\u200d',
-    '\ufeff',
-    '\u2028',
-    '\u2029',
-    '\u00a0',
-    '\u00ad',
-    '\u{e0041}',
-    '\u3164',
-  ]
-  for (const character of unseen) {
-    const escaped = `\\u{${character.codePointAt(0)?.toString(16)}}`
-    t.same(table([[`a${character}b`]]), [`a${escaped}b`], escaped)
-  }
-})
-
-t.test('a closed pipe causes no error', async t => {
-  const shell = spawn('sh', ['-c', `"${process.execPath}" dist/krater.js --help | head -n 1`])
-  let errors = ''
-  shell.stderr.setEncoding('utf8').on('data', chunk => {
-    errors += chunk
-  })
-  await once(shell, 'exit')
-  t.equal(errors, '')
 })

@@ -1,7 +1,9 @@
 import { execFile } from 'node:child_process'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { promisify } from 'node:util'
+import { withTemporaryDirectory } from '../../../process/temporary-directory.js'
+import { writeOutput } from '../../host/output-file.js'
 import { table } from '../../terminal.js'
 import type { Instance } from '../../wiring/instance.js'
 import { withAgents } from './agents.js'
@@ -31,36 +33,32 @@ const COMMANDS: Readonly<Record<string, string>> = {
  */
 export async function writeSupportBundle(instance: Instance, row: AmphoraRow, output: string): Promise<string> {
   const path = resolve(output)
-  const temporary = mkdtempSync(join(instance.directory, 'run', 'bundle-'))
   const name = `amphora-${row.id}`
-  try {
-    const folder = join(temporary, name)
-    mkdirSync(folder)
-    const put = (file: string, text: string) => writeFileSync(join(folder, file), text, { mode: 0o600 })
-    put('amphora.txt', `${table(await describeAmphora(instance, row)).join('\n')}\n`)
-    const { address } = row
-    if (address !== null) {
-      const logs = await withAgents(instance, agents => agents.logs(row.id, address, 5000)).catch((error: Error) => [
-        `The logs are unavailable: ${error.message}`,
-      ])
-      put('logs.txt', `${logs.join('\n')}\n`)
-      for (const [file, command] of Object.entries(COMMANDS)) {
-        const { status, text } = await operatorSsh(
-          instance,
-          { amphoraId: row.id, address },
-          [`(${command}) 2>&1`],
-          'text',
-        )
-        put(file, status === 0 ? text : `${text}\n(${command}: exit status ${status})\n`)
+  // The bundle reveals much about a tenant, and others may be able to read the folder.
+  await writeOutput(path, unfinished =>
+    withTemporaryDirectory(join(instance.directory, 'run', 'bundle-'), async temporary => {
+      const folder = join(temporary, name)
+      mkdirSync(folder)
+      const put = (file: string, text: string) => writeFileSync(join(folder, file), text, { mode: 0o600 })
+      put('amphora.txt', `${table(await describeAmphora(instance, row)).join('\n')}\n`)
+      const { address } = row
+      if (address !== null) {
+        const logs = await withAgents(instance, agents => agents.logs(row.id, address, 5000)).catch((error: Error) => [
+          `The logs are unavailable: ${error.message}`,
+        ])
+        put('logs.txt', `${logs.join('\n')}\n`)
+        for (const [file, command] of Object.entries(COMMANDS)) {
+          const { status, text } = await operatorSsh(
+            instance,
+            { amphoraId: row.id, address },
+            [`(${command}) 2>&1`],
+            'text',
+          )
+          put(file, status === 0 ? text : `${text}\n(${command}: exit status ${status})\n`)
+        }
       }
-    }
-    const packed = join(temporary, 'packed')
-    await run('tar', ['-C', temporary, '-czf', packed, name], { timeout: 60_000 })
-    // The bundle reveals much about a tenant, and others may be able to read the folder.
-    rmSync(path, { force: true })
-    writeFileSync(path, readFileSync(packed), { mode: 0o600, flag: 'wx' })
-    return path
-  } finally {
-    rmSync(temporary, { recursive: true, force: true })
-  }
+      await run('tar', ['-C', temporary, '-czf', unfinished, name], { timeout: 60_000 })
+    }),
+  )
+  return path
 }

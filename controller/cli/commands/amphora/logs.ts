@@ -1,5 +1,7 @@
 import { InvalidArgumentError, Option } from 'commander'
+import { AgentRefused, AgentUnreachable } from '../../../provider/amphora/agent/errors.js'
 import type { Command } from '../../command.js'
+import { OperatorError } from '../../operator-error.js'
 import { print, visible } from '../../terminal.js'
 import { withAgents } from './agents.js'
 import { addressOf, idArgument, withAmphora } from './with-rows.js'
@@ -9,7 +11,13 @@ export const command: Command = {
   options: [new Option('--lines <n>', 'number of lines').argParser(parseCount).default(200)],
   run: (directory, { id, lines }: { id: string; lines: number }) =>
     withAmphora(directory, id, async (instance, row) => {
-      const logged = await withAgents(instance, agents => agents.logs(row.id, addressOf(row), lines))
+      const logged = await withAgents(instance, agents => agents.logs(row.id, addressOf(row), lines)).catch(error => {
+        if (!(error instanceof AgentUnreachable || error instanceof AgentRefused)) throw error
+        const why = error.message.replace(/\.$/, '')
+        throw new OperatorError(
+          `The agent of the amphora ${row.id} gave no answer: ${why}. A running worker repairs it; \`krater amphora show ${row.id}\` shows its machine.`,
+        )
+      })
       for (const line of logged) print(visible(line))
     }),
 }

@@ -1,7 +1,8 @@
 import { spawn } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { amphoraIdentity, opensshPublicLine } from '../../../compute/amphora-identity.js'
+import { withTemporaryDirectory } from '../../../process/temporary-directory.js'
 import { keyFiles, loadAmphoraMaster } from '../../state-directory/keys.js'
 import type { Instance } from '../../wiring/instance.js'
 
@@ -21,8 +22,7 @@ export async function operatorSsh(
 ): Promise<{ status: number; text: string }> {
   const files = keyFiles(config, directory)
   const pin = amphoraIdentity(loadAmphoraMaster(files), amphoraId).sshHostKeyPublic
-  const temporary = mkdtempSync(join(directory, 'run', 'ssh-'))
-  try {
+  return withTemporaryDirectory(join(directory, 'run', 'ssh-'), async temporary => {
     const knownHosts = join(temporary, 'known_hosts')
     writeFileSync(knownHosts, `${amphoraId} ${opensshPublicLine(pin)}\n`, { mode: 0o600 })
     const options = [
@@ -47,9 +47,7 @@ export async function operatorSsh(
       `root@${address}`,
     ]
     return await run('ssh', [...args, ...(command.length > 0 ? ['--', ...command] : [])], output)
-  } finally {
-    rmSync(temporary, { recursive: true, force: true })
-  }
+  })
 }
 
 function run(program: string, args: string[], output: 'inherit' | 'text'): Promise<{ status: number; text: string }> {

@@ -1,26 +1,18 @@
 import { Argument } from 'commander'
 import { requireRoot } from '../../host/checks.js'
-import { runningPostmaster } from '../../host/postgres.js'
 import { OperatorError } from '../../operator-error.js'
-import { usesPrivateCluster } from '../../state-directory/database-urls.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 import { type AmphoraRow, amphoraRow } from './rows.js'
 
 export const idArgument = new Argument('<id>', 'id of the amphora, or the beginning of it')
 
-/**
- * Runs `work` with the load balancer's database, then closes it.
- * @throws OperatorError when PostgreSQL is not running
- */
+/** Runs `work` with the load balancer's database, then closes it. */
 export async function withRows<T>(
   directory: string,
   work: (instance: Instance, database: ReturnType<typeof openDatabase>) => Promise<T>,
 ): Promise<T> {
   requireRoot()
   const instance = openInstance(directory)
-  if (usesPrivateCluster(instance.config, directory) && runningPostmaster(directory) === null) {
-    throw new OperatorError('PostgreSQL is not running. Start it with `krater up`.')
-  }
   const database = openDatabase(instance, 'load_balancer', 'amphora')
   try {
     return await work(instance, database)

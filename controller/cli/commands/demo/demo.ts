@@ -30,13 +30,13 @@ const TIMEOUT_MS = 90_000
 export async function demo(directory: string): Promise<void> {
   requireRoot()
   requireOwnUsers(directory)
+  requireTraffic(openInstance(directory))
   if (runningProcesses(directory).some(({ name }) => name === 'up')) {
     print(`Krater is already running on ${directory}; the demo uses it.`)
   } else {
     print(bold('Starting Krater in the background'))
     await startInBackground(directory)
   }
-  requireTraffic(openInstance(directory))
   const api = await signIn(directory, 'krater')
   const subnets = await findSubnets(api)
   const servers = await startWebServers(directory, api)

@@ -1,25 +1,36 @@
+import { join } from 'node:path'
 import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import type { Database } from '../../../database/connection.js'
 import { many, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
+import { faultOf } from '../../explain.js'
 import { runningPostmaster } from '../../host/postgres.js'
 import { usesPrivateCluster } from '../../state-directory/database-urls.js'
+import type { RunRecord } from '../../state-directory/run-record.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { serviceSchemas } from '../../wiring/services.js'
 
 const MAX_CLOCK_SKEW_SECONDS = 2
 
-/** @returns one note when the private PostgreSQL is not running */
-export async function checkDatabase(instance: Instance): Promise<Finding[]> {
+/** @returns one finding when the private PostgreSQL is not running: a note if nothing of Krater runs */
+export async function checkDatabase(instance: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
   const { config, directory } = instance
   if (usesPrivateCluster(config, directory) && runningPostmaster(directory) === null) {
-    return [note('database', 'PostgreSQL is not running: `krater up` starts it')]
+    if (running.length === 0) return [note('database', 'PostgreSQL is not running: `krater up` starts it')]
+    const log = join(directory, 'postgres/data/server.log')
+    return [
+      fault(
+        'database',
+        'PostgreSQL is not running',
+        `krater down && krater up --detach; if it stops again: tail ${log}`,
+      ),
+    ]
   }
   const findings: Finding[] = []
   for (const { schema, migrations } of serviceSchemas) {
     const database = openDatabase(instance, schema, 'doctor')
     try {
-      findings.push(await checkTables(database, schema, new Set(migrations.map(({ name }) => name))))
+      findings.push(await checkTables(database, { directory, schema }, new Set(migrations.map(({ name }) => name))))
       if (schema === 'identity') findings.push(await checkClock(database))
     } finally {
       await database.destroy()
@@ -28,7 +39,11 @@ export async function checkDatabase(instance: Instance): Promise<Finding[]> {
   return findings
 }
 
-async function checkTables(database: Database, schema: string, known: ReadonlySet<string>): Promise<Finding> {
+async function checkTables(
+  database: Database,
+  { directory, schema }: { directory: string; schema: string },
+  known: ReadonlySet<string>,
+): Promise<Finding> {
   const about = `database ${schema}`
   try {
     const rows = await many(database, sql<{ name: string }>`SELECT name FROM migration`)
@@ -41,12 +56,9 @@ async function checkTables(database: Database, schema: string, known: ReadonlySe
     if (pending > 0) return fault(about, `${pending} migrations are missing`, 'run `krater db migrate`')
     return ok(about, `reachable, ${applied.length} migrations applied`)
   } catch (error) {
-    const reason = error instanceof AggregateError ? error.errors.map(String).join('; ') : String(error)
-    return fault(
-      about,
-      `cannot be used: ${reason.split('\n')[0]}`,
-      `check database.${schema} in krater.yaml, and PostgreSQL`,
-    )
+    const found = faultOf(error, directory)
+    if (found === null) throw error
+    return fault(about, found.what, found.remedy)
   }
 }
 

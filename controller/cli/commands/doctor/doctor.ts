@@ -1,7 +1,10 @@
 import { existsSync } from 'node:fs'
-import { type Finding, guarded, note } from '../../../checks/finding.js'
+import { join } from 'node:path'
+import { type Finding, guarded } from '../../../checks/finding.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
 import type { Command } from '../../command.js'
+import { explain, faultOf } from '../../explain.js'
+import type { Fault } from '../../faults/fault.js'
 import { requireRoot } from '../../host/checks.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
 import { green, print, red, table } from '../../terminal.js'
@@ -9,9 +12,12 @@ import { computeDriverOf } from '../../wiring/drivers.js'
 import { isInitialised, openInstance } from '../../wiring/instance.js'
 import { checkAmphorae } from './amphorae.js'
 import { checkDatabase } from './database.js'
+import { checkKeyFiles, checkKeyManager } from './keys.js'
 import { checkKeystone } from './keystone.js'
 import { checkDisk, checkKernel, checkPackages } from './machine.js'
+import { checkReach } from './reach.js'
 import { checkService } from './service.js'
+import { checkState } from './state.js'
 
 export const command: Command = { run: doctor }
 
@@ -24,23 +30,36 @@ export async function doctor(directory: string): Promise<number> {
   const instance = openInstance(directory)
   const external = externalIdentity(instance.config)
   const running = runningProcesses(directory)
-  const findings = [
-    ...(await guarded('packages', () => checkPackages(instance))),
-    ...(await guarded('kernel', checkKernel)),
-    ...(await guarded('limits', () => computeDriverOf(instance).check(instance.config.compute))),
-    ...(existsSync(directory) ? await guarded('disk', () => checkDisk(instance)) : []),
-    ...(await guarded('processes', () => checkService(instance, running))),
-    ...(external === null ? [] : await guarded('keystone', () => checkKeystone(instance, external))),
-  ]
+  const findings: Finding[] = []
+  const check = async (about: string, work: () => Promise<Finding[]> | Finding[]) => {
+    findings.push(...(await guarded(about, work, error => partsOf(error, directory))))
+  }
+  await check('packages', () => checkPackages(instance))
+  await check('kernel', checkKernel)
+  await check('limits', () => computeDriverOf(instance).check(instance.config.compute))
+  await check('state', () => checkState(instance))
+  if (existsSync(directory)) await check('disk', () => checkDisk(instance))
+  await check('processes', () => checkService(instance, running))
+  if (external !== null) await check('keystone', () => checkKeystone(instance, external))
   if (isInitialised(directory)) {
-    findings.push(...(await guarded('database', () => checkDatabase(instance))))
+    await check('keys', () => checkKeyFiles(instance))
+    await check('database', () => checkDatabase(instance, running))
     if (!findings.some(({ about, state }) => about.startsWith('database') && state !== 'ok')) {
-      findings.push(...(await guarded('amphorae', () => checkAmphorae(instance, running))))
+      await check('master key', () => checkKeyManager(instance))
+      await check('amphorae', () => checkAmphorae(instance, running))
+      await check('reach', () => checkReach(instance))
     }
-  } else {
-    findings.push(note('state', `${directory} is not set up yet: \`krater up\` does that`))
   }
   return report(findings)
+}
+
+/** The sentences of an error: what is wrong, and the way out. */
+function partsOf(error: unknown, directory: string): Fault {
+  const fault = faultOf(error, directory)
+  if (fault !== null) return fault
+  const [what = '', ...others] = explain(error, directory).text.split(/(?<=[.!?])\s+/)
+  const remedy = others.join(' ')
+  return { what: what.replace(/\.$/, ''), remedy: remedy === '' ? `look at ${join(directory, 'log')}` : remedy }
 }
 
 function report(findings: readonly Finding[]): number {

@@ -1,4 +1,5 @@
 import { execFile } from 'node:child_process'
+import { statfsSync } from 'node:fs'
 import { promisify } from 'node:util'
 import { seccompLauncher } from '../../../../amphora-agent/seccomp/launcher.js'
 import { MACHINE_RULES } from '../../../../amphora-agent/seccomp/rules.js'
@@ -7,6 +8,8 @@ import { freeBytes, MIN_FREE_BYTES, missingPackages } from '../../host/checks.js
 import type { Instance } from '../../wiring/instance.js'
 
 const run = promisify(execFile)
+/** For PostgreSQL's tables and the files of amphorae. */
+const MIN_FREE_FILES = 2_000
 const LIMIT = { timeout: 10_000 }
 
 export async function checkPackages(instance: Instance): Promise<Finding[]> {
@@ -19,11 +22,23 @@ export async function checkPackages(instance: Instance): Promise<Finding[]> {
 export async function checkDisk({ directory }: Instance): Promise<Finding[]> {
   const free = freeBytes(directory)
   const text = `${Math.round(free / 1024 / 1024)} MiB free in ${directory}`
-  return [free >= MIN_FREE_BYTES ? ok('disk', text) : fault('disk', text, 'free some space; logs are in log/')]
+  const { files, ffree } = statfsSync(directory)
+  if (files > 0 && ffree < MIN_FREE_FILES) {
+    return [
+      fault(
+        'disk',
+        `only ${ffree} files can be created in ${directory}`,
+        `du --inodes -x ${directory} | sort -n | tail`,
+      ),
+    ]
+  }
+  if (free >= MIN_FREE_BYTES) return [ok('disk', text)]
+  const remedy = `free ${MIN_FREE_BYTES / 1024 / 1024} MiB; du -xm ${directory} | sort -n | tail shows what takes the space`
+  return [fault('disk', text, remedy)]
 }
 
 const CONTAINER =
-  'in a container this needs --privileged, or CAP_SYS_ADMIN and CAP_NET_ADMIN; the kernel may also lack it'
+  'start a container with --privileged, or with --cap-add SYS_ADMIN --cap-add NET_ADMIN; elsewhere: modprobe -a bridge veth nf_tables'
 
 const USER_NAMESPACES = `if user.max_user_namespaces is 0, run sysctl -w user.max_user_namespaces=65536; ${CONTAINER}`
 

@@ -1,5 +1,6 @@
 import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import { listenersOf } from '../../host/checks.js'
+import { logFile } from '../../host/log-files.js'
 import { takenPorts } from '../../host/ports.js'
 import type { ProcessName, RunRecord } from '../../state-directory/run-record.js'
 import type { Instance } from '../../wiring/instance.js'
@@ -16,16 +17,17 @@ const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
  * Checks which processes are running and whether the APIs answer; if nothing is running, whether the ports are
  * free.
  */
-export async function checkService({ config }: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
+export async function checkService({ config, directory }: Instance, running: readonly RunRecord[]): Promise<Finding[]> {
   if (running.length === 0) {
     const taken = await takenPorts(listenersOf(config, null))
     return [
       note('processes', 'none is running: `krater up` starts them'),
-      ...taken.map(message => fault('ports', message, 'follow the message')),
+      ...taken.map(({ what, remedy }) => fault('ports', what, remedy)),
       ...(taken.length === 0 ? [ok('ports', 'all are free')] : []),
     ]
   }
   const processes = running.map(({ name, identity }) => `${name} ${identity.pid}`).join(', ')
+  const answering = (service: string, url: string) => checkApi(service, url, directory)
   const answers = await Promise.all([
     ...(config.identity.external_url === undefined ? [answering('identity', `${urlOf(config.identity)}/v3`)] : []),
     answering('load balancer', urlOf(config.load_balancer)),
@@ -46,9 +48,10 @@ export async function checkService({ config }: Instance, running: readonly RunRe
   ]
 }
 
-async function answering(service: string, url: string): Promise<Finding> {
+async function checkApi(service: string, url: string, directory: string): Promise<Finding> {
   const about = `${service} API`
-  const advice = `see log/${service.replace(' ', '-')}-api.log`
+  const log = logFile(directory, `${service.replace(' ', '-')}-api`)
+  const advice = `tail ${log}; to start it again: krater down && krater up --detach`
   try {
     const { status } = await fetch(url, { signal: AbortSignal.timeout(5_000) })
     return status < 500 ? ok(about, url) : fault(about, `${url} answers ${status}`, advice)

@@ -17,7 +17,7 @@ import { LockTaken, withExclusiveLock } from '../../../key-manager/rotation/excl
 import { keysUnderFormer, rotateMasterKey } from '../../../key-manager/rotation/master-key.js'
 import { originOf } from '../../../options/secret-source.js'
 import type { Command } from '../../command.js'
-import { OperatorError } from '../../operator-error.js'
+import { OperatorError, UsageError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { type Instance, openDatabase, openInstance } from '../../wiring/instance.js'
 import { cryptoContext } from '../../wiring/key-manager/keyring.js'
@@ -132,9 +132,9 @@ async function rotatePkcs11(
   { instance, database }: Rotation,
   { label, prepare }: RotateMasterKeyOptions,
 ): Promise<number> {
-  if (prepare === true) throw new OperatorError('A rotation in a token takes no --prepare.')
+  if (prepare === true) throw new UsageError('A rotation in a token takes no --prepare.')
   if (label === undefined)
-    throw new OperatorError('Name the new master key with --label. If it does not exist, it is created in the token.')
+    throw new UsageError('Name the new master key with --label. If it does not exist, it is created in the token.')
   const { pkcs11 } = instance.config.key_manager.crypto
   const { client, origin } = await openToken(pkcs11, cryptoContext(instance))
   return withBackend(createPkcs11Crypto(client, pkcs11.master_key_label, origin), async backend => {

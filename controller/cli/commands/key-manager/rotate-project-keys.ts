@@ -4,7 +4,7 @@ import { maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { rotateProjectKeys } from '../../../key-manager/rotation/project-keys.js'
 import type { Command } from '../../command.js'
-import { OperatorError } from '../../operator-error.js'
+import { OperatorError, UsageError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { openDatabase, openInstance } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
@@ -30,7 +30,7 @@ export async function rotateProjectKeysNow(
   directory: string,
   { project, all = false }: RotateProjectKeysOptions,
 ): Promise<number> {
-  if ((project === undefined) !== all) throw new OperatorError('Give either --project <id> or --all.')
+  if ((project === undefined) !== all) throw new UsageError('Give either --project <id> or --all.')
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'key_manager', 'rotation')
   try {

@@ -4,7 +4,7 @@ import type { Command } from '../../command.js'
 import { attach } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
 import { requireFabric } from '../../host/require-fabric.js'
-import { OperatorError } from '../../operator-error.js'
+import { UsageError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { cloudOption } from './options.js'
 
@@ -33,7 +33,7 @@ export const command: Command = {
     requireRoot()
     requireFabric(directory)
     if (pid !== undefined && namespace !== undefined) {
-      throw new OperatorError('Give --pid or --namespace, not both.', 2)
+      throw new UsageError('Give --pid or --namespace, not both.')
     }
     const into = pid !== undefined ? { pid } : namespace !== undefined ? { namespace } : null
     const api = await signIn(directory, cloud)

@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
+import { constants } from 'node:os'
 import { lastLines, logFile, openLog } from '../../host/log-files.js'
 import { OperatorError } from '../../operator-error.js'
 import { ensureStateDirectory } from '../../state-directory/instance.js'
@@ -8,6 +9,10 @@ import { PROGRESS, type UpMessage } from './messages.js'
 
 /** `krater up` reports every 30 s while it waits. */
 const MAX_SILENT_SECONDS = 120
+
+const SIGNALS = ['SIGINT', 'SIGTERM', 'SIGHUP'] as const
+
+type Problem = { text: string; exitStatus: number }
 
 /**
  * Starts `krater up` as a process that outlives this one, shows its progress, and returns when everything works.
@@ -24,15 +29,22 @@ export async function startInBackground(directory: string): Promise<void> {
     stdio: ['ignore', log, log, 'ipc'],
   })
   closeSync(log)
-  const problem = await new Promise<string | null>(resolve => {
+  const problem = await new Promise<Problem | null>(resolve => {
     const limit = setTimeout(
-      () => resolve(`krater up reported nothing for ${MAX_SILENT_SECONDS} s. Its log: ${path}\n${lastLines(path, 5)}`),
+      () => settle(`krater up reported nothing for ${MAX_SILENT_SECONDS} s. Its log: ${path}\n${lastLines(path, 5)}`),
       MAX_SILENT_SECONDS * 1000,
     )
-    const settle = (problem: string | null) => {
+    const settle = (text: string | null, exitStatus = 1) => {
       clearTimeout(limit)
-      resolve(problem)
+      for (const signal of SIGNALS) process.off(signal, interrupt)
+      resolve(text === null ? null : { text, exitStatus })
     }
+    const interrupt = (signal: NodeJS.Signals) =>
+      settle(
+        'Interrupted. `krater up` continues in the background; `krater down` stops it.',
+        128 + constants.signals[signal],
+      )
+    for (const signal of SIGNALS) process.on(signal, interrupt)
     child.on('message', (message: UpMessage) => {
       limit.refresh()
       if (message.kind === 'line') print(message.text)
@@ -44,5 +56,5 @@ export async function startInBackground(directory: string): Promise<void> {
   })
   if (child.connected) child.disconnect()
   child.unref()
-  if (problem !== null) throw new OperatorError(problem)
+  if (problem !== null) throw new OperatorError(problem.text, problem.exitStatus)
 }

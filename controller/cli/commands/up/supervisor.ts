@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync } from 'node:fs'
 import { lastLines, logFile, openLog, rotateLog } from '../../host/log-files.js'
+import { OperatorError } from '../../operator-error.js'
 import type { ProcessName } from '../../state-directory/run-record.js'
 
 export type ChildName = Exclude<ProcessName, 'up' | 'api'>
@@ -19,7 +20,7 @@ export type Supervisor = {
   /**
    * Starts a child and keeps it running. Resolves when the child is ready, however long that takes on a busy machine,
    * but never after `stop`.
-   * @throws Error with the last lines of its log when it keeps failing
+   * @throws OperatorError with the last lines of its log when it keeps failing
    */
   start: (name: ChildName) => Promise<void>
   /** Stops every child; kills those that do not stop in time. */
@@ -88,7 +89,7 @@ class Child {
         exits += 1
         if (exits < MAX_EXITS_AT_START) return
         this.#stopReminding()
-        reject(new Error(reason))
+        reject(new OperatorError(reason))
       }
       this.#launch(0, onReady, onExit)
     })

@@ -5,6 +5,8 @@ import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap
 import { endProcesses } from '../../../process/process-identity.js'
 import { THREADS_FOR_ALL_PROCESSORS } from '../../../process/thread-pool.js'
 import type { Command } from '../../command.js'
+import { explain } from '../../explain.js'
+import { sentenceOf } from '../../faults/fault.js'
 import { bootstrap } from '../../first-start/bootstrap.js'
 import { completeConfiguration } from '../../first-start/complete-configuration.js'
 import { prepareTables } from '../../first-start/tables.js'
@@ -17,7 +19,7 @@ import {
 } from '../../host/checks.js'
 import { takenPorts } from '../../host/ports.js'
 import { startPrivateCluster, stopPrivateCluster, watchCluster } from '../../host/postgres.js'
-import { explain, OperatorError } from '../../operator-error.js'
+import { OperatorError } from '../../operator-error.js'
 import { usesPrivateCluster } from '../../state-directory/database-urls.js'
 import { ensureInstanceId, ensureStateDirectory } from '../../state-directory/instance.js'
 import { recordRunning, runningProcesses } from '../../state-directory/run-record.js'
@@ -25,6 +27,7 @@ import { dim, print } from '../../terminal.js'
 import { fabricOf } from '../../wiring/drivers.js'
 import { ensureManagementInterface, ensurePublicInterface } from '../../wiring/host-networks.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
+import { openKeyring } from '../../wiring/key-manager/keyring.js'
 import { startInBackground } from './detach.js'
 import { lockStateDirectory } from './lock.js'
 import { reportToParent } from './messages.js'
@@ -64,7 +67,7 @@ export async function up(directory: string): Promise<void> {
   try {
     await run(directory)
   } catch (error) {
-    reportToParent({ kind: 'failed', text: explain(error).text })
+    reportToParent({ kind: 'failed', text: explain(error, directory).text })
     throw error
   }
 }
@@ -112,7 +115,8 @@ type Running = {
 /** Starts everything in order. @returns false when a signal to stop comes before everything is ready */
 async function start(directory: string, { report, undo, stopRequest }: Running): Promise<boolean> {
   const instanceId = ensureInstanceId(directory)
-  const instance: Instance = { directory, config: await completeConfiguration(directory, instanceId, process.env) }
+  const config = await completeConfiguration(directory, instanceId, process.env, report)
+  const instance: Instance = { directory, config }
   requirePackages(instance)
   requireDiskSpace(directory)
   await requireFreePorts(instance, null)
@@ -127,6 +131,7 @@ async function start(directory: string, { report, undo, stopRequest }: Running):
   report('Updating the tables')
   await prepareTables(instance)
   const networks = await bootstrap(instance)
+  await checkMasterKeys(instance)
   await requestRechecks(instance)
   await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
 
@@ -143,6 +148,17 @@ async function start(directory: string, { report, undo, stopRequest }: Running):
   if (!(await Promise.race([ready, stopRequest.then(() => false)]))) return false
   for (const line of await summaryOf(instance)) report(line)
   return true
+}
+
+/** A wrong key is reported once, before any process fails for it. @throws OperatorError */
+async function checkMasterKeys(instance: Instance): Promise<void> {
+  const database = openDatabase(instance, 'key_manager', 'up')
+  try {
+    const { backends } = await openKeyring(instance, database)
+    await Promise.all([...backends.values()].map(backend => backend.stop()))
+  } finally {
+    await database.destroy()
+  }
 }
 
 /** Amphorae may have died while Krater was down: recheck every load balancer now instead of after missed heartbeats. */
@@ -179,7 +195,7 @@ async function connectHost(
 
 async function requireFreePorts({ config }: Instance, healthManagerHost: string | null): Promise<void> {
   const taken = await takenPorts(listenersOf(config, healthManagerHost))
-  if (taken.length > 0) throw new OperatorError(taken.join('\n'))
+  if (taken.length > 0) throw new OperatorError(taken.map(sentenceOf).join('\n'))
 }
 
 function createReporter(): (line: string) => void {

@@ -46,6 +46,24 @@ export async function openKeyring(instance: Instance, database: Database, log?: 
     : createKeyring(database, backends)
 }
 
+/**
+ * Checks the master keys of the configured back ends as openKeyring does, without storing anything.
+ * @throws OperatorError when one is missing, wrong or unavailable
+ */
+export async function checkMasterKeys(instance: Instance, database: Database): Promise<void> {
+  const backends = await openBackends(instance)
+  try {
+    for (const backend of backends) {
+      if ((await activeMasterKey(database, backend.name)) !== null) await requireMasterKeys(database, backend)
+    }
+  } catch (error) {
+    if (error instanceof CryptoUnavailable) throw new OperatorError(error.reason)
+    throw error instanceof WrongMasterKey ? new OperatorError(error.message) : error
+  } finally {
+    await Promise.all(backends.map(backend => backend.stop()))
+  }
+}
+
 const storesOf = (crypto: KeyManagerCrypto): ConfiguredStore[] =>
   crypto.backends.map((name, at) => ({
     name: crypto[name].store_name,

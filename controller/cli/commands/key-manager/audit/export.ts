@@ -3,7 +3,8 @@ import { pipeline } from 'node:stream/promises'
 import { Option } from 'commander'
 import { type ExportFilter, exportAudit } from '../../../../key-manager/audit/read.js'
 import type { Command } from '../../../command.js'
-import { OperatorError } from '../../../operator-error.js'
+import { writeOutput } from '../../../host/output-file.js'
+import { UsageError } from '../../../operator-error.js'
 import { print } from '../../../terminal.js'
 import { openDatabase, openInstance } from '../../../wiring/instance.js'
 
@@ -28,7 +29,6 @@ export async function exportAuditLog(directory: string, options: ExportOptions):
   }
   const instance = openInstance(directory)
   const database = openDatabase(instance, 'key_manager', 'audit')
-  const file = options.output === undefined ? null : createWriteStream(options.output, { mode: 0o600 })
   let count = 0
   async function* lines(): AsyncGenerator<string> {
     for await (const line of exportAudit(database, filter)) {
@@ -36,23 +36,29 @@ export async function exportAuditLog(directory: string, options: ExportOptions):
       yield `${line}\n`
     }
   }
+  const { output } = options
   try {
-    await pipeline(lines, file ?? process.stdout, { end: file !== null })
-  } catch (error) {
-    // A reader such as head may close the pipe early.
-    if (file === null && codeOf(error) === 'EPIPE') return
-    throw file?.errored ? new OperatorError(`${options.output}: ${file.errored.message}`) : error
+    if (output === undefined) await writeToPipe(lines())
+    else {
+      await writeOutput(output, path => pipeline(lines, createWriteStream(path)))
+      print(`Wrote ${count} records to ${output}.`)
+    }
   } finally {
     await database.destroy()
   }
-  if (file !== null) print(`Wrote ${count} records to ${options.output}.`)
+}
+
+/** A reader such as head may close the pipe early. */
+async function writeToPipe(lines: AsyncGenerator<string>): Promise<void> {
+  await pipeline(lines, process.stdout, { end: false }).catch(error => {
+    if (codeOf(error) !== 'EPIPE') throw error
+  })
 }
 
 const codeOf = (error: unknown): unknown => (error instanceof Error && 'code' in error ? error.code : undefined)
 
 function timeOf(text: string): Date {
   const time = new Date(text)
-  if (Number.isNaN(time.getTime()))
-    throw new OperatorError(`"${text}" is not a time. Write it as 2026-01-31T12:00:00Z.`)
+  if (Number.isNaN(time.getTime())) throw new UsageError(`"${text}" is not a time. Write it as 2026-01-31T12:00:00Z.`)
   return time
 }

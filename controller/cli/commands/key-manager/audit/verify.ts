@@ -2,7 +2,7 @@ import { Option } from 'commander'
 import { forgedHead, readHead } from '../../../../key-manager/audit/head.js'
 import { verifyAudit } from '../../../../key-manager/audit/read.js'
 import type { Command } from '../../../command.js'
-import { OperatorError } from '../../../operator-error.js'
+import { UsageError } from '../../../operator-error.js'
 import { auditHeadFile, keyFiles, loadKeyManagerAuditKey } from '../../../state-directory/keys.js'
 import { print } from '../../../terminal.js'
 import { openDatabase, openInstance } from '../../../wiring/instance.js'
@@ -59,7 +59,7 @@ export async function verifyAuditLog(directory: string, noted: string | undefine
 function parseNoted(text: string): { position: number; hash: string } {
   const [, position, hash] = /^(\d{1,15}):([0-9a-f]{64})$/.exec(text) ?? []
   if (position === undefined || hash === undefined) {
-    throw new OperatorError(`"${text}" is not a position:hash as \`krater key-manager audit verify\` prints it.`)
+    throw new UsageError(`"${text}" is not a position:hash as \`krater key-manager audit verify\` prints it.`)
   }
   return { position: Number(position), hash }
 }

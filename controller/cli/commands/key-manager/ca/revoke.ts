@@ -3,7 +3,7 @@ import { createCaBackends, findBackend } from '../../../../key-manager/certifica
 import { parseSerialText } from '../../../../x509/certificate.js'
 import { isRevocationReason, REVOCATION_REASONS } from '../../../../x509/revocation-list.js'
 import type { Command } from '../../../command.js'
-import { OperatorError } from '../../../operator-error.js'
+import { OperatorError, UsageError } from '../../../operator-error.js'
 import { print } from '../../../terminal.js'
 import { openKeyring } from '../../../wiring/key-manager/keyring.js'
 import { authority, type Write, withRows } from './authority.js'
@@ -23,10 +23,10 @@ type Revocation = { ca: string; serial: string; reason: string }
 export async function revokeIssued(directory: string, revocation: Revocation, write: Write = print): Promise<void> {
   const { reason } = revocation
   if (!isRevocationReason(reason)) {
-    throw new OperatorError(`The reason must be one of ${Object.keys(REVOCATION_REASONS).join(', ')}.`)
+    throw new UsageError(`The reason must be one of ${Object.keys(REVOCATION_REASONS).join(', ')}.`)
   }
   const serial = parseSerialText(revocation.serial)
-  if (serial === null) throw new OperatorError(`"${revocation.serial}" is not a hexadecimal serial number.`)
+  if (serial === null) throw new UsageError(`"${revocation.serial}" is not a hexadecimal serial number.`)
   await withRows(directory, async (database, instance) => {
     const { id, pluginName } = await authority(database, revocation.ca)
     const keyring = await openKeyring(instance, database)

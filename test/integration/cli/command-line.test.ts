@@ -1,0 +1,130 @@
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { text } from 'node:stream/consumers'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { table } from '../../../controller/cli/terminal.js'
+import { createKrater } from '../../support/worlds/krater.js'
+
+const run = promisify(execFile)
+
+t.test('the command line explains itself', async t => {
+  const krater = await createKrater(t)
+
+  await t.test('help shows commands and examples', async t => {
+    const { status, stdout } = await krater.command('--help')
+    t.equal(status, 0)
+    for (const word of [
+      'up',
+      'down',
+      'doctor',
+      'demo',
+      'settings',
+      'amphora',
+      'db',
+      'Examples:',
+      'KRATER_NETWORK_DRIVER',
+    ]) {
+      t.match(stdout, word)
+    }
+    t.match((await krater.command('amphora', '--help')).stdout, 'support-bundle')
+    t.match(await krater.command('--version'), { status: 0, stdout: /^\d+\.\d+\.\d+\n$/ })
+  })
+
+  await t.test('invalid arguments end with status 2 and a message', async t => {
+    const cases: [string[], RegExp][] = [
+      [['frobnicate'], /unknown command 'frobnicate'/],
+      [['up', '--sideways'], /unknown option '--sideways'/],
+      [['amphora', 'show'], /missing required argument 'id'/],
+      [['api', '--only', 'identity,mail'], /There is no API "mail"/],
+      [['amphora', 'logs', 'x', '--lines', '0'], /from 1 to 5000/],
+      [['amphora', 'show', ''], /The value of id is empty/],
+      [['amphora', 'support-bundle', 'x', '--output', ''], /The value of output is empty/],
+      [['key-manager', 'rotate-project-keys', '--project', ''], /The value of project is empty/],
+      [['key-manager', 'audit', 'export', '--from', 'yesterday'], /"yesterday" is not a time/],
+    ]
+    for (const [args, words] of cases) {
+      const { status, stderr } = await krater.command(...args)
+      t.equal(status, 2, args.join(' '))
+      t.match(stderr, words)
+      t.notMatch(stderr, /at .*\.js:/, 'no stack')
+    }
+  })
+
+  await t.test('a misspelt environment variable stops a command, which names the right one', async t => {
+    const env = { ...krater.environment, KRATER_COMPUTE_DRIVR: 'noop' }
+    const { code, stderr } = await run(process.execPath, ['dist/krater.js', 'down', '--all', '--yes'], { env }).catch(
+      error => error,
+    )
+    t.equal(code, 2)
+    t.match(
+      stderr,
+      /^KRATER_COMPUTE_DRIVR is no setting \(did you mean KRATER_COMPUTE_DRIVER\?\)\. .*`krater settings`/,
+    )
+    const { stdout } = await run(process.execPath, ['dist/krater.js', 'settings'], { env })
+    t.match(stdout, 'KRATER_COMPUTE_DRIVER', 'the list itself works')
+  })
+
+  await t.test('output that cannot be written is a failure with one line', async t => {
+    const full = spawn('sh', ['-c', `"${process.execPath}" dist/krater.js settings > /dev/full`], { stdio: 'pipe' })
+    const [said, [status]] = await Promise.all([text(full.stderr), once(full, 'exit')])
+    t.equal(status, 1)
+    t.match(said, /^Cannot write the output: ENOSPC.*\.\n$/)
+  })
+
+  await t.test('before the set-up each command says what to do first', async t => {
+    t.match((await krater.command('worker')).stderr, /not set up yet|krater up/)
+    t.match((await krater.command('api')).stderr, /database\.identity is not set|krater up/)
+    t.match((await krater.command('down')).stdout, 'Nothing was running')
+    t.match((await krater.command('amphora', 'list')).stderr, 'krater up')
+    const { stdout } = await krater.command('doctor')
+    t.match(stdout, /none is running: `krater up` starts them/)
+  })
+})
+
+t.test('without root one line says what is needed', async t => {
+  const krater = await createKrater(t)
+  // Nobody may read the checkout wherever it lies, also below a home directory that is closed to others.
+  const nobody = ['--reuid=65534', '--regid=65534', '--clear-groups']
+  const mayRead = ['--inh-caps=+dac_read_search', '--ambient-caps=+dac_read_search']
+  const options = { cwd: '/', env: krater.environment, timeout: 20_000 }
+  for (const command of ['up', 'demo', 'doctor', 'down']) {
+    const program = [process.execPath, join(process.cwd(), 'dist/krater.js'), command]
+    const { code, stderr } = await run('setpriv', [...nobody, ...mayRead, ...program], options).catch(error => error)
+    t.equal(code, 1, command)
+    t.match(stderr, /needs root.*sudo/s)
+    t.equal(stderr.trim().split('\n').length, 1)
+  }
+})
+
+t.test('text of tenants and amphorae cannot control the terminal', async t => {
+  t.same(table([['a', '\u001b[2Jname\u009b31m\n', 'è 名']]), ['a  \\u{1b}[2Jname\\u{9b}31m\\u{a}  è 名'])
+  const unseen = [
+    '\u202e',
+    '\u2066',
+    '\u200b',
+    '\u200d',
+    '\ufeff',
+    '\u2028',
+    '\u2029',
+    '\u00a0',
+    '\u00ad',
+    '\u{e0041}',
+    '\u3164',
+  ]
+  for (const character of unseen) {
+    const escaped = `\\u{${character.codePointAt(0)?.toString(16)}}`
+    t.same(table([[`a${character}b`]]), [`a${escaped}b`], escaped)
+  }
+})
+
+t.test('a closed pipe causes no error', async t => {
+  const shell = spawn('sh', ['-c', `"${process.execPath}" dist/krater.js --help | head -n 1`])
+  let errors = ''
+  shell.stderr.setEncoding('utf8').on('data', chunk => {
+    errors += chunk
+  })
+  await once(shell, 'exit')
+  t.equal(errors, '')
+})
