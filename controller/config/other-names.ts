@@ -3,6 +3,12 @@ import { isRecord } from './is-record.js'
 /** Groups of settings that also accept Barbican's names: the group's other name and the prefix of its options. */
 const OTHER_NAMES = [{ within: 'key_manager', name: 'quota', other: 'quotas', prefix: 'quota_' }]
 
+/** The path of the same group by its other name; null for groups with one name. */
+export function otherNameOf([within, name]: readonly string[]): readonly [string, string] | null {
+  const known = OTHER_NAMES.find(group => group.within === within && group.name === name)
+  return known === undefined ? null : [known.within, known.other]
+}
+
 /**
  * Replaces other names of groups and options with those of the schema. Pure.
  * @param written the content of a configuration file

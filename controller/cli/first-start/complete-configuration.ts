@@ -1,7 +1,10 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { Document, parseDocument } from 'yaml'
+import { type Override, overridesOf } from '../../config/from-environment.js'
 import { configurationFile, loadConfiguration } from '../../config/load.js'
+import { otherNameOf } from '../../config/other-names.js'
 import type { Configuration } from '../../config/schema.js'
+import type { Setting } from '../../config/settings.js'
 import { roleOf } from '../../database/migrate.js'
 import { writePrivateFile } from '../../process/private-file.js'
 import { privateSocket, serviceUrl } from '../state-directory/database-urls.js'
@@ -10,16 +13,19 @@ import { serviceSchemas } from '../wiring/services.js'
 import { chooseFreeCidr } from './free-cidr.js'
 
 const HEADER = ` Krater's settings. The first start writes this file; later starts keep it. To change a setting, edit it and restart.
- Environment variables override settings: KRATER_NETWORK_DRIVER overrides network.driver.`
+ Environment variables override settings: KRATER_NETWORK_DRIVER overrides network.driver. Those of the first start are written here.`
 
 /**
- * Adds to krater.yaml what the first start chooses: database URLs with generated passwords, and the CIDR of the first
- * networks. Keeps settings that are already in the file or in the environment.
+ * Adds to krater.yaml what the first start chooses: database URLs with generated passwords, the CIDR of the first
+ * networks, and the settings of the environment except secrets, so that later starts need no variables. Keeps settings
+ * that are already in the file.
+ * @param report prints a line: what was added, and later each variable that changes a setting for one start
  */
 export async function completeConfiguration(
   directory: string,
   instance: string,
   environment: NodeJS.ProcessEnv,
+  report: (line: string) => void,
 ): Promise<Configuration> {
   const config = loadConfiguration(directory, environment)
   const file = configurationFile(directory)
@@ -41,7 +47,27 @@ export async function completeConfiguration(
     }
   }
   if (config.network.cidr === undefined) document.setIn(['network', 'cidr'], await chooseFreeCidr(instance))
-  const after = document.toString({ lineWidth: 0 })
-  if (after !== before) writePrivateFile(file, after)
+  const overrides = overridesOf(before, environment, file)
+  const isFirstStart = document.toString(LAYOUT) !== before
+  const kept = isFirstStart ? overrides.filter(({ setting }) => !setting.secret && isNotIn(document, setting)) : []
+  for (const { setting, value } of kept) document.setIn(setting.path, value)
+  if (isFirstStart) writePrivateFile(file, document.toString(LAYOUT))
+  if (kept.length > 0)
+    report(`Wrote ${kept.map(({ setting }) => setting.variable).join(', ')} to ${file}: later starts need no variables`)
+  for (const override of overrides.filter(one => !kept.includes(one))) report(describeOverride(override, file))
   return loadConfiguration(directory, environment)
+}
+
+const LAYOUT = { lineWidth: 0 }
+
+function isNotIn(document: Document, { path }: Setting): boolean {
+  const other = otherNameOf(path)
+  return !document.hasIn(path) && (other === null || !document.hasIn(other))
+}
+
+function describeOverride({ setting, value, instead }: Override, file: string): string {
+  const { variable, name, secret } = setting
+  if (secret) return `${variable} sets ${name} for this start only; it is a secret, so it is not written to ${file}`
+  const otherwise = instead === undefined ? 'not set' : JSON.stringify(instead)
+  return `${variable} sets ${name} to ${JSON.stringify(value)} for this start only; without it: ${otherwise}. To keep it, write it to ${file}`
 }

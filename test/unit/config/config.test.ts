@@ -29,7 +29,8 @@ import {
 import { PROCESS_NAMES } from '../../../controller/cli/state-directory/run-record.js'
 import { serviceUrls } from '../../../controller/cli/wiring/service-urls.js'
 import { loadConfiguration, parseConfiguration, stateDirectory } from '../../../controller/config/load.js'
-import { settings, unknownVariables } from '../../../controller/config/settings.js'
+import { settings } from '../../../controller/config/settings.js'
+import { namedVariables, unknownVariables } from '../../../controller/config/unknown-variables.js'
 import { ConfigurationError } from '../../../controller/options/configuration-error.js'
 import { makePrivateFile, writePrivateFile } from '../../../controller/process/private-file.js'
 import { anyText } from '../../support/inputs/any-text.js'
@@ -79,9 +80,30 @@ t.test('every setting has its own environment variable, default and description'
     },
     'a setting has a default and a description',
   )
-  t.same(unknownVariables({ KRATER_NETWORK_DRIVR: 'x', KRATER_STATE_DIR: '/x', KRATER_REGION: 'r', PATH: '/bin' }), [
-    'KRATER_NETWORK_DRIVR',
+})
+
+t.test('a KRATER_ variable that is no setting is found, with the name that was probably meant', async t => {
+  const known = { KRATER_STATE_DIR: '/x', KRATER_REGION: 'r', KRATER_UP_PROGRESS: '1', PATH: '/bin', OS_CLOUD: 'x' }
+  t.same(unknownVariables(known), [])
+  t.same(unknownVariables({ ...known, KRATER_NETWORK_DRIVR: 'x', KRATER_STATEDIR: '/y', KRATER_MOOD: 'good' }), [
+    { name: 'KRATER_MOOD', nearest: null },
+    { name: 'KRATER_NETWORK_DRIVR', nearest: 'KRATER_NETWORK_DRIVER' },
+    { name: 'KRATER_STATEDIR', nearest: 'KRATER_STATE_DIR' },
   ])
+  const ofKubernetes = {
+    KRATER_SERVICE_HOST: '10.0.0.1',
+    KRATER_PORT: 'tcp://10.0.0.1:80',
+    KRATER_PORT_80_TCP_ADDR: '',
+  }
+  t.same(unknownVariables(ofKubernetes), [], 'what Kubernetes sets for a service named krater')
+  t.same(unknownVariables({ KRATER_LOAD_BALANCER_STRICT_ROLES: 'true' }), [], 'a removed setting has its own message')
+})
+
+t.test('a variable that a setting names may begin with KRATER_', async t => {
+  const directory = t.testdir({ 'krater.yaml': 'key_manager: {crypto: {simple: {master_key_variable: KRATER_KEY}}}' })
+  t.same([...namedVariables(directory, {})], ['KRATER_KEY'])
+  t.same(unknownVariables({ KRATER_KEY: 'x' }, namedVariables(directory, {})), [])
+  t.same([...namedVariables(t.testdir({ 'krater.yaml': '[' }), {})], [], 'wrong settings are reported elsewhere')
 })
 
 t.test('an invalid setting is reported with its value, its source and what is allowed', async t => {
@@ -138,7 +160,10 @@ t.test('the state directory is the flag, else the variable, else /var/lib/krater
 })
 
 t.test('an unusable state directory is refused with a reason', async t => {
-  t.throws(() => ensureStateDirectory('/proc/version/below'), /Cannot write to .*: ENOTDIR/)
+  t.throws(
+    () => ensureStateDirectory('/proc/version/below'),
+    /Cannot write to .*: a part of the path is not a directory \(ENOTDIR\)\. Check the path\./,
+  )
   t.throws(() => ensureStateDirectory(`/tmp/${'x'.repeat(80)}`), /more than 70 characters/)
   const foreign = t.testdir({ log: { syslog: 'lines' } })
   const short = join(mkdtempSync(join(tmpdir(), 'kr-')), 'state')
@@ -176,9 +201,17 @@ t.test('an instance keeps its id and refuses a malformed one', async t => {
   t.throws(() => instanceId(directory), /must hold five hexadecimal digits/)
 })
 
+/** Completes krater.yaml, as a start in this environment does. @returns the settings, and the lines reported */
+async function complete(directory: string, environment: NodeJS.ProcessEnv = {}) {
+  const lines: string[] = []
+  const config = await completeConfiguration(directory, 'abcde', environment, line => lines.push(line))
+  return { config, lines }
+}
+
 t.test('a first start completes krater.yaml once', async t => {
   const directory = t.testdir({})
-  const first = await completeConfiguration(directory, 'abcde', {})
+  const { config: first, lines } = await complete(directory)
+  t.same(lines, [])
   const file = join(directory, 'krater.yaml')
   t.equal(modeOf(file), 0o600)
   t.match(first.network.cidr, /^10\.\d+\.0\.0\/16$/)
@@ -186,7 +219,7 @@ t.test('a first start completes krater.yaml once', async t => {
   t.not(passwordOf(first.database.identity!), passwordOf(first.database.network!))
   t.match(first.database.load_balancer, /^postgres:\/\/krater_load_balancer:[\w-]{32}@\/postgres\?host=/)
   const before = readFileSync(file, 'utf8')
-  t.same(await completeConfiguration(directory, '12345', {}), first)
+  t.same((await complete(directory)).config, first)
   t.equal(readFileSync(file, 'utf8'), before)
 })
 
@@ -195,11 +228,64 @@ t.test('a first start keeps the operator’s settings and comments', async t => 
     'krater.yaml':
       '# mine\ndatabase:\n  url: postgres://root:pw@db.example:5433/lb?sslmode=require\nnetwork: {cidr: 10.7.0.0/16}\n',
   })
-  const config = await completeConfiguration(directory, 'abcde', {})
+  const { config } = await complete(directory)
   t.notOk(usesPrivateCluster(config, directory))
   t.equal(config.network.cidr, '10.7.0.0/16')
   t.match(config.database.network, /^postgres:\/\/krater_network:[\w-]{32}@db\.example:5433\/lb\?sslmode=require$/)
   t.match(readFileSync(join(directory, 'krater.yaml'), 'utf8'), /^# mine/)
+})
+
+t.test('a first start writes the settings of its environment, so that later starts need no variables', async t => {
+  const directory = t.testdir({ 'krater.yaml': '# mine\nnetwork: {driver: noop}\n' })
+  const environment = {
+    ...{ KRATER_IDENTITY_PORT: '15000', KRATER_LOAD_BALANCER_LOG_REQUESTS: 'yes', KRATER_COMPUTE_DRIVER: 'noop' },
+    ...{ KRATER_LOAD_BALANCER_HOST_MEMBER_PORTS: '80,81', KRATER_NETWORK_DRIVER: 'local', KRATER_NETWORK_PORT: '9696' },
+    ...{ KRATER_NETWORK_CIDR: '10.9.0.0/16', KRATER_IDENTITY_EXTERNAL_URL: 'http://k.example', KRATER_REGION: '' },
+    ...{ KRATER_IDENTITY_USERNAME: 'krater', KRATER_IDENTITY_PASSWORD: 'hunter2' },
+  }
+  const { config, lines } = await complete(directory, environment)
+  const text = readFileSync(join(directory, 'krater.yaml'), 'utf8')
+  t.match(text, /^# mine/)
+  t.match(parse(text), {
+    identity: { port: 15000, external_url: 'http://k.example', username: 'krater', password: undefined },
+    load_balancer: { log_requests: true, host_member_ports: [80, 81] },
+    ...{ compute: { driver: 'noop' }, network: { driver: 'noop', cidr: '10.9.0.0/16', port: undefined } },
+  })
+  t.notMatch(text, 'hunter2')
+  t.equal(config.network.driver, 'local', 'the variable wins for this start')
+  t.match(lines, [
+    /^Wrote KRATER_IDENTITY_PORT, .*KRATER_COMPUTE_DRIVER to /,
+    /KRATER_IDENTITY_PASSWORD .*secret/,
+    /"local" for this start/,
+  ])
+  t.notMatch(lines.join(), 'hunter2')
+  const secret = { KRATER_IDENTITY_PASSWORD: 'hunter2' }
+  const later = await complete(directory, secret)
+  t.same(later.config, { ...config, network: { ...config.network, driver: 'noop' } })
+  t.equal(later.lines.length, 1, 'only the secret is needed')
+})
+
+t.test('a later start with another variable uses it, says so, and leaves the file alone', async t => {
+  const directory = t.testdir({})
+  await complete(directory, { KRATER_IDENTITY_PORT: '15000' })
+  const before = readFileSync(join(directory, 'krater.yaml'), 'utf8')
+  const { config, lines } = await complete(directory, { KRATER_IDENTITY_PORT: '15001', KRATER_REGION: 'North' })
+  t.match(config, { identity: { port: 15001 }, region: 'North' })
+  const file = join(directory, 'krater.yaml')
+  t.same(lines, [
+    `KRATER_REGION sets region to "North" for this start only; without it: "RegionOne". To keep it, write it to ${file}`,
+    `KRATER_IDENTITY_PORT sets identity.port to 15001 for this start only; without it: 15000. To keep it, write it to ${file}`,
+  ])
+  t.equal(readFileSync(file, 'utf8'), before)
+  t.same((await complete(directory, { KRATER_IDENTITY_PORT: '15000' })).lines, [], 'the same value needs no line')
+  t.equal((await complete(directory)).config.identity.port, 15000)
+})
+
+t.test('a group that the file gives by Barbican’s name is not written twice', async t => {
+  const directory = t.testdir({ 'krater.yaml': 'key_manager: {quotas: {quota_secrets: 5}}\n' })
+  const { config } = await complete(directory, { KRATER_KEY_MANAGER_QUOTA_ORDERS: '7' })
+  t.match(config.key_manager.quota, { secrets: 5, orders: 7 })
+  t.match((await complete(directory)).config.key_manager.quota, { secrets: 5 })
 })
 
 t.test('a service URL keeps server and database, and replaces user and password', async t => {
