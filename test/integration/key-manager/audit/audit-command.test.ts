@@ -62,9 +62,11 @@ t.test('an output file that cannot be written is named in the error', async t =>
   const nowhere = join(directory, 'nowhere', 'audit.jsonl')
   await t.rejects(exportAuditLog(directory, { output: nowhere }), {
     name: 'Error',
-    message: new RegExp(`^${nowhere}: ENOENT`),
+    message: new RegExp(`^Cannot write ${nowhere}: it does not exist \\(ENOENT\\)\\. Check the path`),
   })
-  await t.rejects(exportAuditLog(directory, { output: '/dev/full' }), { message: /^\/dev\/full: ENOSPC/ })
+  await t.rejects(exportAuditLog(directory, { output: '/dev/full' }), {
+    message: /^Cannot write \/dev\/full: the disk is full \(ENOSPC\)\. Free some space/,
+  })
 })
 
 t.test('a reader that closes the pipe early is not an error', async t => {
