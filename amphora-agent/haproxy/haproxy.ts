@@ -156,10 +156,10 @@ export class Haproxy {
 
   /**
    * Observes the current worker; null while it does not answer.
-   * @param withServerLimits also reads these, at a cost
+   * @param withServerRows also reads the servers' limits and failed checks, at a cost
    */
-  async observe(withServerLimits: boolean): Promise<HaproxyObservation | null> {
-    const present = await this.#runtime.observe(withServerLimits)
+  async observe(withServerRows: boolean): Promise<HaproxyObservation | null> {
+    const present = await this.#runtime.observe(withServerRows)
     if (present !== null) this.#ourWorker ??= present.workerPid
     return present
   }

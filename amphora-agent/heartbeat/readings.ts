@@ -1,7 +1,9 @@
 import type { Haproxy } from '../haproxy/haproxy.js'
 import type { HaproxyObservation } from '../haproxy/runtime/client.js'
+import { inMaintenance, type ServerState } from '../haproxy/runtime/servers-state.js'
 import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/runtime/stat.js'
 import { identityOf } from '../process/process-table.js'
+import type { FailedCheck } from '../protocol/checks.js'
 import type { Counters } from '../protocol/heartbeat.js'
 import { loadCounters, saveCounters } from '../statistics/counter-file.js'
 import { observe, totalOf } from '../statistics/counters.js'
@@ -10,8 +12,10 @@ import type { Pace } from './pace.js'
 
 /** Query the master for its workers at least this often: old workers exit, and others may reload HAProxy. */
 const WORKERS_MS = 30_000
-/** How often to query HAProxy for the limits of its servers, which cost one row each. */
-const SERVER_LIMITS_MS = 8_000
+/** How often to query HAProxy for the limits and failed checks of its servers, which cost one row each. */
+const SERVER_ROWS_MS = 8_000
+/** How often to query them because servers went down or fail for another reason: at once, then not again for a while. */
+const CHANGED_ROWS_MS = 2_000
 
 /** Observes HAProxy, and keeps the counters of all its workers, which never decrease. */
 export class Readings {
@@ -19,7 +23,12 @@ export class Readings {
   readonly #liveness: Liveness
   readonly #pace: Pace
   #counters = loadCounters()
-  #serverLimitsAt = Number.NEGATIVE_INFINITY
+  #serverRowsAt = Number.NEGATIVE_INFINITY
+  /** When they were read because servers had changed. */
+  #changedRowsAt = Number.NEGATIVE_INFINITY
+  /** The servers that were down, and how their checks failed, when the rows were read. */
+  #failures = ''
+  #failedChecks: ReadonlyMap<string, FailedCheck> = new Map()
   #workersAt = Number.NEGATIVE_INFINITY
   #oldWorkers: readonly number[] = []
 
@@ -40,21 +49,41 @@ export class Readings {
     return totalOf(this.#counters, name)
   }
 
+  /** Why servers are down, by path. */
+  get failedChecks(): ReadonlyMap<string, FailedCheck> {
+    return this.#failedChecks
+  }
+
   /** @returns null if HAProxy does not answer, as happens briefly during a reload */
   async take(): Promise<HaproxyObservation | null> {
     if (this.#haproxy.pid() === null) {
       this.#absorb(new Map(), new Set())
       return null
     }
-    const withServerLimits = performance.now() - this.#serverLimitsAt >= SERVER_LIMITS_MS
-    // Set it even if no answer comes: the next query is then a cheap one, and its answer shows that HAProxy is alive.
-    if (withServerLimits) this.#serverLimitsAt = performance.now()
-    const present = await this.#haproxy.observe(withServerLimits)
+    const present = await this.#observe()
     if (present === null) return null
     // The worker serves, even if the master is busy with a reload and does not answer the query below.
     this.#liveness.answered()
     if (!(await this.#findOldWorkers())) return null
     await this.#readCounters(present)
+    return present
+  }
+
+  async #observe(): Promise<HaproxyObservation | null> {
+    const withServerRows = performance.now() - this.#serverRowsAt >= SERVER_ROWS_MS
+    // Set it even if no answer comes: the next query is then a cheap one, and its answer shows that HAProxy is alive.
+    if (withServerRows) this.#serverRowsAt = performance.now()
+    let present = await this.#haproxy.observe(withServerRows)
+    const isStale = performance.now() - this.#changedRowsAt >= CHANGED_ROWS_MS
+    if (present?.failedChecks === null && isStale && failuresOf(present.servers) !== this.#failures) {
+      this.#changedRowsAt = performance.now()
+      this.#serverRowsAt = this.#changedRowsAt
+      present = (await this.#haproxy.observe(true)) ?? present
+    }
+    if (present !== null && present.failedChecks !== null) {
+      this.#failures = failuresOf(present.servers)
+      this.#failedChecks = present.failedChecks
+    }
     return present
   }
 
@@ -95,4 +124,10 @@ export class Readings {
     this.#pace.changed()
     saveCounters(next)
   }
+}
+
+/** Changes when a server goes down or its check fails in another way. */
+function failuresOf(servers: readonly ServerState[]): string {
+  const down = servers.filter(state => state.operational === 'stopped' && !inMaintenance(state))
+  return down.map(({ backend, name, checkStatus }) => `${backend}/${name} ${checkStatus}`).join()
 }

@@ -72,9 +72,9 @@ export class Reporter {
     isDue: boolean,
     now: number,
   ): Promise<void> {
-    const snapshot = takeSnapshot(desired, observation ?? { proxies: [], servers: [] }, name =>
-      this.#readings.totalOf(name),
-    )
+    const { proxies, servers } = observation ?? { proxies: [], servers: [] }
+    const { failedChecks } = this.#readings
+    const snapshot = takeSnapshot(desired, { proxies, servers, failedChecks }, name => this.#readings.totalOf(name))
     if (desired.sha256 !== this.#sentFor) this.#sent = null
     const full = this.#sent === null || now - this.#fullAt >= FULL_REPORT_MS
     const changes = changedSince(full ? null : this.#sent, snapshot, isDue ? 'anything' : 'states')

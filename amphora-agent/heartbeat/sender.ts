@@ -17,7 +17,7 @@ export type AmphoraStatus = {
   mismatches: Mismatch[]
 }
 
-type ReportContent = Pick<Report, 'epoch' | 'listeners' | 'pools' | 'repairs'>
+type ReportContent = Pick<Report, 'epoch' | 'listeners' | 'pools' | 'checks' | 'repairs'>
 
 /** Sends datagrams to every health manager. A failed send is not fatal: each kind of error is logged once. */
 export class Sender {

@@ -1,3 +1,4 @@
+import { CHECK_STATUSES, checkWords, type FailedCheck, MAX_CHECK_CODE, MAX_CHECK_WORDS } from './checks.js'
 import type { Beat, Counters, ListenerState, MemberState, PoolState, Report } from './heartbeat.js'
 import { MAX_REPAIR_LENGTH, MISMATCHES, REPAIR_KINDS, type Repair } from './repairs.js'
 
@@ -8,9 +9,11 @@ const LISTENER = 1
 const POOL = 2
 /** Code of the first kind of repair; the others follow. */
 const REPAIR = 3
+/** Leaves room for kinds of repairs. */
+const CHECK = 16
 
 type BeatBody = Pick<Beat, 'configHash' | 'haproxyRunning' | 'load' | 'freeMemoryKib' | 'mismatches'>
-type ReportBody = Pick<Report, 'configHash' | 'epoch' | 'listeners' | 'pools' | 'repairs'>
+type ReportBody = Pick<Report, 'configHash' | 'epoch' | 'listeners' | 'pools' | 'checks' | 'repairs'>
 
 /** Size of a beat from an older agent, without mismatches. */
 const OLD_BEAT = 21
@@ -55,10 +58,11 @@ export function writeReportHead({ configHash, epoch }: Pick<Report, 'configHash'
 /**
  * Splits the objects of a report into payloads of at most `room` bytes; returns at least one payload. An object is
  * never split, except for the member states of a large pool: they span several payloads, each with the pool's state
- * and counters.
+ * and counters. Checks come last, in payloads of their own: a health manager that does not know them refuses only
+ * these.
  */
 export function splitReport(
-  { listeners, pools, repairs }: Pick<Report, 'listeners' | 'pools' | 'repairs'>,
+  { listeners, pools, checks, repairs }: Pick<Report, 'listeners' | 'pools' | 'checks' | 'repairs'>,
   room: number,
 ): Buffer[] {
   const payloads: Buffer[] = []
@@ -94,6 +98,17 @@ export function splitReport(
     add(Buffer.concat([u8(REPAIR + REPAIR_KINDS.indexOf(kind)), varint(atMs), u8(words.length), words]))
   }
   if (used > 0 || payloads.length === 0) close()
+  for (const { pool, check, members } of checks) {
+    const head = checkHead(pool, check)
+    let next = 0
+    while (next < members.length) {
+      if (used + head.length + 2 + 2 > room) close()
+      const places = members.slice(next, next + Math.floor((room - used - head.length - 2) / 2))
+      add(Buffer.concat([head, u16(places.length), ...places.map(u16)]))
+      next += places.length
+    }
+  }
+  if (used > 0) close()
   return payloads
 }
 
@@ -108,6 +123,7 @@ export function readReport(bytes: Buffer): ReportBody | null {
     epoch: bytes.toString('hex', 8, 16),
     listeners: [],
     pools: [],
+    checks: [],
     repairs: [],
   }
   const cursor = { bytes, at: 16 }
@@ -118,6 +134,12 @@ export function readReport(bytes: Buffer): ReportBody | null {
       const repair = readRepair(cursor, repairKind)
       if (repair === null) return null
       body.repairs.push(repair)
+      continue
+    }
+    if (kind === CHECK) {
+      const failed = readCheck(cursor)
+      if (failed === null) return null
+      body.checks.push(failed)
       continue
     }
     const index = readNumber(cursor, 2)
@@ -183,6 +205,23 @@ function readRepair(cursor: Cursor, kind: Repair['kind']): Repair | null {
   return text.length === length && /^[ -~]*$/.test(text) ? { kind, atMs, text } : null
 }
 
+function readCheck(cursor: Cursor): Report['checks'][number] | null {
+  const pool = readNumber(cursor, 2)
+  const status = CHECK_STATUSES[readNumber(cursor, 1) ?? CHECK_STATUSES.length]
+  const code = readNumber(cursor, 2)
+  const length = readNumber(cursor, 1)
+  if (pool === null || status === undefined || code === null || code > MAX_CHECK_CODE) return null
+  if (length === null || length > MAX_CHECK_WORDS) return null
+  const words = cursor.bytes.toString('latin1', cursor.at, cursor.at + length)
+  cursor.at += length
+  if (words.length !== length || words !== checkWords(words)) return null
+  const count = readNumber(cursor, 2)
+  if (count === null || cursor.at + 2 * count > cursor.bytes.length) return null
+  const members = Array.from({ length: count }, (_, i) => cursor.bytes.readUInt16BE(cursor.at + 2 * i))
+  cursor.at += 2 * count
+  return { pool, check: { status, code, words }, members }
+}
+
 function readMembers(cursor: Cursor): MemberState[] | null {
   const count = readNumber(cursor, 2)
   if (count === null || cursor.at + Math.ceil(count / 2) > cursor.bytes.length) return null
@@ -195,6 +234,11 @@ function readMembers(cursor: Cursor): MemberState[] | null {
   }
   cursor.at += Math.ceil(count / 2)
   return members
+}
+
+function checkHead(pool: number, { status, code, words }: FailedCheck): Buffer {
+  const bytes = Buffer.from(words, 'ascii')
+  return Buffer.concat([u8(CHECK), u16(pool), u8(codeOf(CHECK_STATUSES, status)), u16(code), u8(bytes.length), bytes])
 }
 
 function counterBytes(counters: Counters): Buffer[] {

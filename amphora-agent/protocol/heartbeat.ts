@@ -1,3 +1,4 @@
+import type { FailedCheck } from './checks.js'
 import type { Mismatch, Repair } from './repairs.js'
 
 /** The five counters of a listener or pool, absolute since the epoch began. */
@@ -52,6 +53,8 @@ export type Report = Envelope & {
   listeners: { index: number; state: ListenerState; counters: Counters }[]
   /** `firstMember` is the index of the first member state in this fragment, for a pool whose members span several. */
   pools: { index: number; state: PoolState; counters: Counters; firstMember: number; members: MemberState[] }[]
+  /** Why members are DOWN, by their positions in the pool. Nothing from an older agent. */
+  checks: { pool: number; check: FailedCheck; members: number[] }[]
   /** The latest repairs. Datagrams may be lost, so each is sent several times. */
   repairs: Repair[]
   /** This fragment's place in its report; each fragment is applied as it arrives. */

@@ -1,20 +1,29 @@
 import { inMaintenance, isDraining, type ServerState } from '../haproxy/runtime/servers-state.js'
 import type { ProxyRow } from '../haproxy/runtime/stat.js'
+import type { FailedCheck } from '../protocol/checks.js'
 import type { Desired } from '../protocol/desired.js'
 import type { Counters, ListenerState, MemberState, PoolState, Report } from '../protocol/heartbeat.js'
 
 /** The state and counters of all objects of the table at one moment, in the table's order. */
 export type Snapshot = {
   listeners: { state: ListenerState; counters: Counters }[]
-  pools: { state: PoolState; counters: Counters; members: MemberState[] }[]
+  pools: { state: PoolState; counters: Counters; members: MemberState[]; checks: PoolCheck[] }[]
 }
 
+/** A failed check, and the positions of the members whose last check it is. */
+type PoolCheck = { check: FailedCheck; members: number[] }
+
 /** What the current worker reports; both empty while HAProxy does not run. */
-export type Observation = { proxies: readonly ProxyRow[]; servers: readonly ServerState[] }
+export type Observation = {
+  proxies: readonly ProxyRow[]
+  servers: readonly ServerState[]
+  /** By path. */
+  failedChecks: ReadonlyMap<string, FailedCheck>
+}
 
 export function takeSnapshot(
   desired: Desired,
-  { proxies, servers }: Observation,
+  { proxies, servers, failedChecks }: Observation,
   totalOf: (name: string) => Counters,
 ): Snapshot {
   const rows = new Map(proxies.map(row => [row.name, row]))
@@ -33,10 +42,15 @@ export function takeSnapshot(
     })),
     pools: desired.objects.pools.map(({ poolId, listenerId, members }) => {
       const name = `${poolId}:${listenerId}`
+      const memberStates = members.map(id => memberState(states.get(`${name}/${id}`), unchecked.has(`${name}/${id}`)))
+      const checks = members.map((id, i) =>
+        memberStates[i] === 'DOWN' ? failedChecks.get(`${name}/${id}`) : undefined,
+      )
       return {
         state: rows.get(name)?.status.startsWith('UP') ? 'UP' : 'DOWN',
         counters: totalOf(name),
-        members: members.map(id => memberState(states.get(`${name}/${id}`), unchecked.has(`${name}/${id}`))),
+        members: memberStates,
+        checks: grouped(checks),
       }
     }),
   }
@@ -47,17 +61,32 @@ export function changedSince(
   sent: Snapshot | null,
   now: Snapshot,
   what: 'states' | 'anything',
-): Pick<Report, 'listeners' | 'pools'> {
-  const visible = (object: { state: string; members?: MemberState[] } | undefined) =>
-    what === 'anything' ? JSON.stringify(object) : JSON.stringify([object?.state, object?.members])
+): Pick<Report, 'listeners' | 'pools' | 'checks'> {
+  const visible = (object: { state: string; members?: MemberState[]; checks?: PoolCheck[] } | undefined) =>
+    what === 'anything' ? JSON.stringify(object) : JSON.stringify([object?.state, object?.members, object?.checks])
+  const pools = now.pools
+    .map((pool, index) => ({ index, ...pool }))
+    .filter(({ index }) => visible(now.pools[index]) !== visible(sent?.pools[index]))
   return {
     listeners: now.listeners
       .map((listener, index) => ({ index, ...listener }))
       .filter(({ index }) => visible(now.listeners[index]) !== visible(sent?.listeners[index])),
-    pools: now.pools
-      .map((pool, index) => ({ index, firstMember: 0, ...pool }))
-      .filter(({ index }) => visible(now.pools[index]) !== visible(sent?.pools[index])),
+    pools: pools.map(({ checks: _, ...pool }) => ({ firstMember: 0, ...pool })),
+    checks: pools.flatMap(({ index, checks }) => checks.map(check => ({ pool: index, ...check }))),
   }
+}
+
+/** Members often share a cause: thousands of them then cost two bytes each. */
+function grouped(checks: readonly (FailedCheck | undefined)[]): PoolCheck[] {
+  const groups = new Map<string, PoolCheck>()
+  for (const [position, check] of checks.entries()) {
+    if (check === undefined) continue
+    const key = `${check.status} ${check.code} ${check.words}`
+    const group = groups.get(key) ?? { check, members: [] }
+    group.members.push(position)
+    groups.set(key, group)
+  }
+  return [...groups.values()]
 }
 
 function listenerState(status: string | undefined): ListenerState {

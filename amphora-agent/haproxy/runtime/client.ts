@@ -1,11 +1,12 @@
 import { existsSync } from 'node:fs'
+import type { FailedCheck } from '../../protocol/checks.js'
 import { HAPROXY_MASTER_SOCKET, HAPROXY_SOCKET } from '../../protocol/paths.js'
 import { waitFor } from '../../time/wait.js'
 import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
 import { parseServersState, type ServerState } from './servers-state.js'
 import { isSettled } from './settled.js'
-import { type ProxyRow, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './stat.js'
+import { type ProxyRow, parseFailedChecks, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './stat.js'
 
 /** Timeout of an observation. */
 const ANSWER_MS = 1_000
@@ -29,6 +30,8 @@ export type HaproxyObservation = {
   servers: ServerState[]
   /** Connection limits by server path, of servers that have one; null if not requested. */
   serverLimits: ReadonlyMap<string, number> | null
+  /** Why servers are down, by path; null if not requested. */
+  failedChecks: ReadonlyMap<string, FailedCheck> | null
 }
 
 /** Sends commands to HAProxy's two sockets: the master's and the current worker's. */
@@ -94,12 +97,12 @@ export class RuntimeClient {
 
   /**
    * Observes the current worker with a single query, since each costs a connection; null while it does not answer.
-   * @param wantsServerLimits also reads these, at a cost
+   * @param wantsServerRows also reads the servers' limits and failed checks, at a cost
    */
-  async observe(wantsServerLimits: boolean): Promise<HaproxyObservation | null> {
+  async observe(wantsServerRows: boolean): Promise<HaproxyObservation | null> {
     // The number of servers in an earlier observation determines how long the answer may take.
-    const withServerLimits = wantsServerLimits && this.#serverCount !== null
-    const [rows, patience] = withServerLimits ? [SHOW_ALL, (this.#serverCount ?? 0) * ROW_MS] : [SHOW_PROXIES, 0]
+    const withServerRows = wantsServerRows && this.#serverCount !== null
+    const [rows, patience] = withServerRows ? [SHOW_ALL, (this.#serverCount ?? 0) * ROW_MS] : [SHOW_PROXIES, 0]
     try {
       const [info = '', stat = '', state = ''] = (
         await sendCommand(HAPROXY_SOCKET, `show info;${rows};show servers state`, ANSWER_MS + patience)
@@ -114,7 +117,8 @@ export class RuntimeClient {
         limit: limit === undefined ? null : Number(limit),
         proxies: parseStat(stat),
         servers,
-        serverLimits: withServerLimits ? parseServerLimits(stat) : null,
+        serverLimits: withServerRows ? parseServerLimits(stat) : null,
+        failedChecks: withServerRows ? parseFailedChecks(stat) : null,
       }
     } catch {
       return null

@@ -10,6 +10,8 @@ export type ServerState = {
   /** Bit field; see ADMIN_*. */
   admin: number
   checkConfigured: boolean
+  /** HAProxy's number for the result of the last health check. */
+  checkStatus: number
   /** Configured checks that were turned off. */
   checksOff: ('health' | 'agent')[]
   /** The fields of the line, for the server-state file. */
@@ -44,6 +46,7 @@ export function parseServersState(text: string): ServerState[] {
       operational,
       admin: Number(words[6]),
       weight: Number(words[7]),
+      checkStatus: Number(words[10]),
       checkConfigured: (Number(words[13]) & CHECK_CONFIGURED) !== 0,
       checksOff: [
         ...(isOff(Number(words[13])) ? ['health' as const] : []),

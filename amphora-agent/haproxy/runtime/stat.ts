@@ -1,3 +1,4 @@
+import { type FailedCheck, failedCheck } from '../../protocol/checks.js'
 import type { Counters } from '../../protocol/heartbeat.js'
 
 /** A frontend or backend row of `show stat`; `limit` is its connection limit. */
@@ -18,7 +19,7 @@ const PROXY_ROW = /^[^,]*,(FRONTEND|BACKEND),/
 
 /** Parses the CSV of `show stat`. Ignores other rows. */
 export function parseStat(csv: string): ProxyRow[] {
-  return rowsOf(csv).map(({ cell, number }): ProxyRow => {
+  return rowsOf(csv, line => PROXY_ROW.test(line)).map(({ cell, number }): ProxyRow => {
     const kind = cell('svname') === 'FRONTEND' ? 'frontend' : 'backend'
     const counters = {
       bytesIn: number('bin'),
@@ -42,9 +43,20 @@ export function parseServerLimits(csv: string): Map<string, number> {
   return limits
 }
 
+/** Parses why servers are down from the same CSV, by path. Members choose some of the cells. */
+export function parseFailedChecks(csv: string): Map<string, FailedCheck> {
+  const rows = rowsOf(csv, line => line.includes(',DOWN') && !PROXY_ROW.test(line))
+  const checks = new Map<string, FailedCheck>()
+  for (const { cell } of rows) {
+    const check = failedCheck(cell('check_status'), cell('check_code'), cell('last_chk'))
+    if (check !== null && cell('status').startsWith('DOWN')) checks.set(`${cell('pxname')}/${cell('svname')}`, check)
+  }
+  return checks
+}
+
 type Row = { cell: (name: string) => string; number: (name: string) => number }
 
-function rowsOf(csv: string): Row[] {
+function rowsOf(csv: string, isWanted: (line: string) => boolean): Row[] {
   const [head = '', ...lines] = csv.split('\n')
   const columns = new Map(
     head
@@ -52,17 +64,15 @@ function rowsOf(csv: string): Row[] {
       .split(',')
       .map((name, i) => [name, i]),
   )
-  return lines
-    .filter(line => PROXY_ROW.test(line))
-    .map(line => {
-      const cells = splitCsv(line)
-      const cell = (name: string) => cells[columns.get(name) ?? -1] ?? ''
-      const number = (name: string) => {
-        const value = Number(cell(name))
-        return Number.isSafeInteger(value) && value >= 0 ? value : 0
-      }
-      return { cell, number }
-    })
+  return lines.filter(isWanted).map(line => {
+    const cells = splitCsv(line)
+    const cell = (name: string) => cells[columns.get(name) ?? -1] ?? ''
+    const number = (name: string) => {
+      const value = Number(cell(name))
+      return Number.isSafeInteger(value) && value >= 0 ? value : 0
+    }
+    return { cell, number }
+  })
 }
 
 /** Cells may be quoted; quotes inside are doubled. */

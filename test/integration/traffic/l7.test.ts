@@ -131,7 +131,11 @@ t.test('each action', async t => {
   const servers = parseServersState(await command('show servers state'))
   const counters = new Map(rows.map(row => [row.name, row.counters]))
   const none = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
-  const snapshot = takeSnapshot(desired, { proxies: rows, servers }, name => counters.get(name) ?? none)
+  const snapshot = takeSnapshot(
+    desired,
+    { proxies: rows, servers, failedChecks: new Map() },
+    name => counters.get(name) ?? none,
+  )
   const reported = desired.objects.pools.flatMap(({ listenerId }, index) =>
     listenerId === uuid(2, 51) ? [snapshot.pools[index]] : [],
   )

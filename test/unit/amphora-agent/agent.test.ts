@@ -140,6 +140,8 @@ t.test('counters', t => {
   t.end()
 })
 
+const REFUSED = { status: 'L4CON' as const, code: 0, words: 'Connection refused' }
+
 t.test('a snapshot has the states of members, listeners and pools', t => {
   const servers = [1, 2, 3, 4, 5, 6].map(number => server(number, number >= 5 ? { options: [] } : {}))
   const desired = desire({ generation: 1, servers })
@@ -149,17 +151,24 @@ t.test('a snapshot has the states of members, listeners and pools', t => {
   const observation = {
     proxies: [row('listener-1', 5, 0, 'FULL'), { ...row(BACKEND, 4, 0, 'UP'), kind: 'backend' as const }],
     servers: parseServersState(lines.join('\n')),
+    failedChecks: new Map([1, 2].map(number => [`${BACKEND}/member-${number}`, REFUSED])),
   }
   const snapshot = takeSnapshot(desired, observation, () => count(3))
   t.strictSame(snapshot, {
     listeners: [{ state: 'FULL', counters: count(3) }],
-    pools: [{ state: 'UP', counters: count(3), members: ['UP', 'DOWN', 'DRAIN', 'MAINT', 'NO_CHECK', 'UNKNOWN'] }],
+    pools: [
+      {
+        ...{ state: 'UP', counters: count(3) },
+        members: ['UP', 'DOWN', 'DRAIN', 'MAINT', 'NO_CHECK', 'UNKNOWN'],
+        checks: [{ check: REFUSED, members: [1] }],
+      },
+    ],
   })
-  const silent = takeSnapshot(desired, { proxies: [], servers: [] }, () => count(3))
+  const silent = takeSnapshot(desired, { proxies: [], servers: [], failedChecks: new Map() }, () => count(3))
   t.match(silent, { listeners: [{ state: 'DOWN' }], pools: [{ state: 'DOWN', members: Array(6).fill('UNKNOWN') }] })
 
   t.test('only changes are reported again', t => {
-    const same = { listeners: [], pools: [] }
+    const same = { listeners: [], pools: [], checks: [] }
     const counted: Snapshot = { ...snapshot, listeners: [{ state: 'FULL', counters: count(4) }] }
     t.strictSame(changedSince(snapshot, snapshot, 'anything'), same)
     t.strictSame(changedSince(snapshot, counted, 'states'), same)
@@ -168,7 +177,14 @@ t.test('a snapshot has the states of members, listeners and pools', t => {
       listeners: [{ index: 0 }],
       pools: [{ index: 0, firstMember: 0 }],
     })
-    t.match(changedSince(null, snapshot, 'states'), { listeners: [{ index: 0 }], pools: [{ index: 0 }] })
+    const checks = [{ pool: 0, check: REFUSED, members: [1] }]
+    t.match(changedSince(null, snapshot, 'states'), { listeners: [{ index: 0 }], pools: [{ index: 0 }], checks })
+    const otherwise = { ...REFUSED, status: 'L4TOUT' as const, words: '' }
+    const timedOut = {
+      ...snapshot,
+      pools: snapshot.pools.map(pool => ({ ...pool, checks: [{ check: otherwise, members: [1] }] })),
+    }
+    t.match(changedSince(snapshot, timedOut, 'states'), { pools: [{ index: 0 }], checks: [{ check: otherwise }] })
     t.end()
   })
   t.end()

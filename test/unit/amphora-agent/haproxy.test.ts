@@ -6,7 +6,7 @@ import { differences } from '../../../amphora-agent/haproxy/plan-repair.js'
 import { joinCommands, planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
 import { parseProcTable } from '../../../amphora-agent/haproxy/runtime/proc-table.js'
 import { parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
-import { parseServerLimits, parseStat } from '../../../amphora-agent/haproxy/runtime/stat.js'
+import { parseFailedChecks, parseServerLimits, parseStat } from '../../../amphora-agent/haproxy/runtime/stat.js'
 import { serverStateFile } from '../../../amphora-agent/haproxy/server-state-file.js'
 import { significantOutput } from '../../../amphora-agent/haproxy/validate.js'
 import type { HaproxyPart, Server } from '../../../amphora-agent/protocol/desired.js'
@@ -296,6 +296,31 @@ t.test('show stat is parsed', t => {
   t.end()
 })
 
+t.test('failed checks are parsed, without what a member wrote', t => {
+  const csv = [
+    '# pxname,svname,status,check_status,check_code,check_duration,last_chk',
+    'p:l,up,UP,L7OK,200,1,OK',
+    'p:l,refused,DOWN,* L4CON,,0,Connection refused',
+    'p:l,unkind,DOWN 1/2,L7STS,503,5,"Go ""away"", DOWN,L4CON\t\u0007é"',
+    'p:l,odd,DOWN,L9XXX,1,1,',
+    'p:l,code,DOWN,L7STS,-503,1,x',
+    `p:l,wordy,DOWN,SOCKERR,,1,"${'é x'.repeat(100)}"`,
+    'p:l,BACKEND,DOWN,,,,',
+  ].join('\n')
+  const failed = parseFailedChecks(csv)
+  t.same(failed.get('p:l/wordy')?.words, Array(22).fill('x').join('  '))
+  failed.delete('p:l/wordy')
+  t.strictSame(
+    failed,
+    new Map([
+      ['p:l/refused', { status: 'L4CON', code: 0, words: 'Connection refused' }],
+      ['p:l/unkind', { status: 'L7STS', code: 503, words: '' }],
+      ['p:l/code', { status: 'L7STS', code: 0, words: '' }],
+    ]),
+  )
+  t.end()
+})
+
 t.test('parsers of HAProxy’s answers never throw', t => {
   const pieces = fc.array(
     fc.constantFrom('1', '#', ' ', '\n', ',', '"', 'FRONTEND', 'worker', 'master', '[failed: 1]', 'x'),
@@ -309,6 +334,7 @@ t.test('parsers of HAProxy’s answers never throw', t => {
     fc.property(text, value => {
       parseStat(value)
       parseServerLimits(value)
+      parseFailedChecks(`# pxname,svname,status,check_status,last_chk\n${value}\nb,s,DOWN,L4CON,${value}`)
       parseServersState(value)
       parseProcTable(value)
       return true

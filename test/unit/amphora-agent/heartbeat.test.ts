@@ -2,6 +2,7 @@ import { deepStrictEqual, strictEqual, throws } from 'node:assert'
 import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
+import { CHECK_STATUSES, checkWords, MAX_CHECK_CODE, MAX_CHECK_WORDS } from '../../../amphora-agent/protocol/checks.js'
 import type { Beat, MemberState, Report } from '../../../amphora-agent/protocol/heartbeat.js'
 import {
   decodeDatagram,
@@ -79,6 +80,27 @@ const reports: fc.Arbitrary<Omit<Report, 'fragment' | 'seq'>> = fc.record(
       ),
       { maxLength: 30 },
     ),
+    checks: fc.array(
+      fc.record(
+        {
+          pool: fc.nat(65535),
+          check: fc.record(
+            {
+              status: fc.constantFrom(...CHECK_STATUSES),
+              code: fc.nat(MAX_CHECK_CODE),
+              words: fc.string({ maxLength: 2 * MAX_CHECK_WORDS, unit: 'binary' }).map(checkWords),
+            },
+            PLAIN,
+          ),
+          members: fc.oneof(
+            fc.array(fc.nat(65535), { minLength: 1, maxLength: 9 }),
+            fc.array(fc.nat(65535), { minLength: 1, maxLength: 3000 }),
+          ),
+        },
+        PLAIN,
+      ),
+      { maxLength: 20 },
+    ),
     repairs: fc.array(
       fc.record(
         {
@@ -110,6 +132,15 @@ function reassemble(fragments: readonly Report[]) {
     }
   }
   return { listeners, pools: [...pools.values()], repairs: fragments.flatMap(({ repairs }) => repairs) }
+}
+
+/** `pool position check` of each member that a report explains, in its order. */
+const explained = (checks: Report['checks']): string[] =>
+  checks.flatMap(({ pool, check, members }) => members.map(member => `${pool} ${member} ${JSON.stringify(check)}`))
+
+/** An older health manager refuses a fragment with checks, so that nothing else may be in it. */
+function olderReads({ checks, listeners, pools, repairs }: Report): boolean {
+  return checks.length === 0 || listeners.length + pools.length + repairs.length === 0
 }
 
 t.test('a beat survives encoding and always has the same size', t => {
@@ -149,6 +180,12 @@ t.test('a report is complete after its fragments, each of which fits a datagram 
       if (!reversed) {
         deepStrictEqual(whole, { listeners: report.listeners, pools: report.pools, repairs: report.repairs })
       }
+      if (!reversed)
+        deepStrictEqual(
+          decoded.flatMap(each => explained(each.checks)),
+          explained(report.checks),
+        )
+      if (!decoded.every(olderReads)) return false
       strictEqual(whole.listeners.length, report.listeners.length)
       return whole.pools.every(pool => pool.members.length === byIndex.get(pool.index)!.members.length)
     }),
@@ -186,6 +223,7 @@ t.test('ten listeners with ten members each fit into one datagram', t => {
           firstMember: 0,
           members: Array<MemberState>(members).fill('UP'),
         })),
+        checks: [],
         repairs: [],
       },
       KEY,
@@ -212,7 +250,7 @@ t.test('a report of more than 255 datagrams becomes several reports', t => {
           members: Array<MemberState>(60_000).fill('DOWN'),
         }))
         const datagrams = encodeReport(
-          { ...rest, kind: 'report', epoch: '00'.repeat(8), listeners: [], pools, repairs: [] },
+          { ...rest, kind: 'report', epoch: '00'.repeat(8), listeners: [], pools, checks: [], repairs: [] },
           KEY,
           () => 1,
         )
