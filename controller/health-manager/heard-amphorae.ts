@@ -1,6 +1,6 @@
 import type { Beat, Report } from '../../amphora-agent/protocol/heartbeat.js'
 import type { Repair } from '../../amphora-agent/protocol/repairs.js'
-import { addReport, type Picture } from './picture.js'
+import { addReport, type Picture } from './operating/picture.js'
 import type { Heard } from './record-beats.js'
 import type { AmphoraPicture } from './record-reports.js'
 import { CLOCK_TOLERANCE_MS } from './replay-window.js'

@@ -1,14 +1,14 @@
 import { z } from 'zod'
 import { type ObjectTable, objectTableSchema } from '../../amphora-agent/protocol/desired.js'
 import type { Database } from '../database/connection.js'
-import { execute, many } from '../database/query.js'
-import { identifier, json, sql } from '../database/sql.js'
-import type { Transaction } from '../database/transaction.js'
+import { many } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
-import type { OperatingStatus } from '../load-balancer/schema/status.js'
-import { type Assessment, assess, type Stored } from './assess.js'
-import { worseOf } from './impairment.js'
-import { type Picture, readPicture } from './picture.js'
+import { type Assessment, assess, type Stored, type StoredObject } from './operating/assess.js'
+import { worseOf } from './operating/impairment.js'
+import { type Picture, readPicture } from './operating/picture.js'
+import { type Reasons, reasonsOf } from './operating/reasons.js'
+import { type StatusRow, writeStatuses } from './operating/write-statuses.js'
 import {
   type ListenerReading,
   type PoolReading,
@@ -63,16 +63,19 @@ export async function recordReports(database: Database, pictures: readonly Ampho
   const assessments = authoritative.flatMap(entry => {
     const loadBalancer = stored.get(entry.context.load_balancer_id)
     const reported = readPicture(entry.picture, entry.table)
-    return loadBalancer === undefined || reported === null
-      ? []
-      : [{ loadBalancer, assessment: assess(loadBalancer, reported) }]
+    if (loadBalancer === undefined || reported === null) return []
+    const assessment = assess(loadBalancer, reported)
+    return [{ loadBalancer, assessment, reasons: reasonsOf(loadBalancer, reported, assessment) }]
   })
   const changes = changedStatuses(assessments)
   const listeners = known.flatMap(listenerReadings)
   const pools = known.flatMap(poolReadings)
   if ([listeners, pools, ...Object.values(changes)].every(rows => rows.length === 0)) return skipped
   await inTransaction(database, async trx => {
-    await writeStatuses(trx, changes)
+    await writeStatuses(trx, 'load_balancer', changes.load_balancer, { more: sql`, reported_status = v.reported` })
+    await writeStatuses(trx, 'listener', changes.listener)
+    await writeStatuses(trx, 'pool', changes.pool)
+    await writeStatuses(trx, 'member', changes.member)
     await recordListenerStatistics(trx, listeners)
     await recordPoolStatistics(trx, pools)
   })
@@ -116,12 +119,14 @@ async function readStored(database: Database, ids: readonly string[]): Promise<M
   const rows = await many(
     database,
     sql<Stored>`
-     SELECT lb.id, lb.operating_status AS "operatingStatus", lb.reported_status AS "reportedStatus", lb.impairment, lb.admin_state_up AS "adminStateUp",
+     SELECT lb.id, lb.operating_status AS "operatingStatus", lb.operating_reason AS reason, lb.reported_status AS "reportedStatus", lb.impairment, lb.admin_state_up AS "adminStateUp",
             lb.generation = lb.applied_generation AS settled,
-            coalesce((SELECT jsonb_agg(jsonb_build_object('id', l.id, 'operatingStatus', l.operating_status,
+            coalesce((SELECT jsonb_agg(jsonb_build_object('id', l.id, 'operatingStatus', l.operating_status, 'reason', l.operating_reason,
                         'adminStateUp', l.admin_state_up)) FROM listener l WHERE l.load_balancer_id = lb.id), '[]') AS listeners,
-            coalesce((SELECT jsonb_agg(jsonb_build_object('id', p.id, 'operatingStatus', p.operating_status, 'members',
-                        coalesce((SELECT jsonb_agg(jsonb_build_object('id', m.id, 'operatingStatus', m.operating_status))
+            coalesce((SELECT jsonb_agg(jsonb_build_object('id', p.id, 'operatingStatus', p.operating_status, 'reason', p.operating_reason,
+                        'adminStateUp', p.admin_state_up, 'members',
+                        coalesce((SELECT jsonb_agg(jsonb_build_object('id', m.id, 'operatingStatus', m.operating_status, 'reason', m.operating_reason,
+                                    'adminStateUp', m.admin_state_up, 'address', m.address, 'protocolPort', m.protocol_port))
                                     FROM member m WHERE m.pool_id = p.id), '[]')))
                         FROM pool p WHERE p.load_balancer_id = lb.id), '[]') AS pools
        FROM load_balancer lb WHERE lb.id = ANY(${ids}::uuid[])`,
@@ -129,42 +134,34 @@ async function readStored(database: Database, ids: readonly string[]): Promise<M
   return new Map(rows.map(row => [row.id, row]))
 }
 
-type StatusRow = { id: string; status: OperatingStatus; reported?: OperatingStatus }
-type StatusChanges = { load_balancer: StatusRow[]; listener: StatusRow[]; pool: StatusRow[]; member: StatusRow[] }
+type StatusChanges = Record<'load_balancer' | 'listener' | 'pool' | 'member', StatusRow[]>
 
-function changedStatuses(assessments: readonly { loadBalancer: Stored; assessment: Assessment }[]): StatusChanges {
+type Assessed = { loadBalancer: Stored; assessment: Assessment; reasons: Reasons }
+
+function changedStatuses(assessed: readonly Assessed[]): StatusChanges {
   const changes: StatusChanges = { load_balancer: [], listener: [], pool: [], member: [] }
-  const compare = (rows: StatusRow[], id: string, before: OperatingStatus, status: OperatingStatus | undefined) => {
-    if (status !== undefined && status !== before) rows.push({ id, status })
+  const compare = (rows: StatusRow[], before: StoredObject, by: Assessment['pools'], reasons: Reasons['pools']) => {
+    const { id, operatingStatus } = before
+    const [status, reason] = [by.get(id), reasons.get(id) ?? null]
+    if (status !== undefined && (status !== operatingStatus || reason !== before.reason)) {
+      rows.push({ id, status, reason })
+    }
   }
-  for (const { loadBalancer, assessment } of assessments) {
+  for (const { loadBalancer, assessment, reasons } of assessed) {
     const reported = assessment.loadBalancer
     const status = worseOf(reported, loadBalancer.impairment)
-    if (status !== loadBalancer.operatingStatus || reported !== loadBalancer.reportedStatus) {
-      changes.load_balancer.push({ id: loadBalancer.id, status, reported })
+    const reason = reasons.loadBalancer
+    const { operatingStatus, reportedStatus, reason: before } = loadBalancer
+    if (status !== operatingStatus || reported !== reportedStatus || reason !== before) {
+      changes.load_balancer.push({ id: loadBalancer.id, status, reason, reported })
     }
-    for (const { id, operatingStatus } of loadBalancer.listeners) {
-      compare(changes.listener, id, operatingStatus, assessment.listeners.get(id))
+    for (const each of loadBalancer.listeners) {
+      compare(changes.listener, each, assessment.listeners, reasons.listeners)
     }
     for (const pool of loadBalancer.pools) {
-      compare(changes.pool, pool.id, pool.operatingStatus, assessment.pools.get(pool.id))
-      for (const { id, operatingStatus } of pool.members) {
-        compare(changes.member, id, operatingStatus, assessment.members.get(id))
-      }
+      compare(changes.pool, pool, assessment.pools, reasons.pools)
+      for (const each of pool.members) compare(changes.member, each, assessment.members, reasons.members)
     }
   }
   return changes
-}
-
-async function writeStatuses(trx: Transaction, changes: StatusChanges): Promise<void> {
-  for (const [table, rows] of Object.entries(changes)) {
-    if (rows.length === 0) continue
-    const reported = table === 'load_balancer' ? sql`, reported_status = v.reported` : sql``
-    await execute(
-      trx,
-      sql`UPDATE ${identifier(table)} t SET operating_status = v.status${reported}
-            FROM jsonb_to_recordset(${json(rows)}::jsonb) AS v(id uuid, status text, reported text)
-           WHERE t.id = v.id`,
-    )
-  }
 }

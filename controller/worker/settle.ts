@@ -91,6 +91,8 @@ function applications({ generation, appliedGeneration }: LoadBalancerTree): Frag
        UPDATE member o
           SET operating_status = CASE WHEN o.pool_id NOT IN (TABLE unmonitored) THEN o.operating_status
                                       WHEN o.admin_state_up THEN 'NO_MONITOR' ELSE 'OFFLINE' END,
+              operating_reason = CASE WHEN o.pool_id NOT IN (TABLE unmonitored) THEN o.operating_reason END,
+              operating_since = CASE WHEN o.pool_id NOT IN (TABLE unmonitored) THEN o.operating_since ELSE now() END,
               updated_at = CASE WHEN ${isApplied} THEN now() ELSE o.updated_at END
          FROM settled s, pool p
         WHERE p.load_balancer_id = s.id AND o.pool_id = p.id AND o.change <> 'delete'
@@ -118,8 +120,8 @@ export type Fault = { code: string; text: string }
 
 /**
  * Records why the attempt failed and when to retry (after 1, 2, 4 ... 300 seconds), and releases the claim.
- * Fenced. Every change restarts the back-off. A failure that repeats the newest event increases its count
- * instead of adding an event.
+ * Fenced. Every change restarts the back-off. A failure that repeats the newest event, changes of status aside,
+ * increases its count instead of adding an event.
  * @returns seconds until the next attempt (0 when a later change waits), or null when the claim is lost and
  *   nothing was written
  */
@@ -145,7 +147,8 @@ export async function recordFault(
         WHERE t.id = ${claim.id} AND t.fence = ${claim.fence}
         RETURNING t.id, CASE WHEN t.generation > ${generation} THEN 0 ELSE next.seconds END AS seconds),
      newest AS (
-       SELECT id, created_at FROM load_balancer_event WHERE load_balancer_id = ${claim.id} ORDER BY created_at DESC, id DESC LIMIT 1),
+       SELECT id, created_at FROM load_balancer_event WHERE load_balancer_id = ${claim.id} AND kind <> 'status_changed'
+        ORDER BY created_at DESC, id DESC LIMIT 1),
      counted AS (
        UPDATE load_balancer_event o SET count = count + 1, updated_at = clock_timestamp()
          FROM failed, newest

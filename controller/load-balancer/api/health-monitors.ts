@@ -119,7 +119,11 @@ async function remove(service: Service, call: Call, right: Right) {
       async (trx, changed) => {
         await touchPool(trx, changed, found.pool_id)
         await markDeleted(trx, changed, healthMonitor, [found.id])
-        await execute(trx, sql`UPDATE member SET operating_status = 'NO_MONITOR' WHERE pool_id = ${found.pool_id}`)
+        await execute(
+          trx,
+          sql`UPDATE member SET operating_status = 'NO_MONITOR', operating_reason = NULL, operating_since = now()
+               WHERE pool_id = ${found.pool_id}`,
+        )
       },
     )
   }

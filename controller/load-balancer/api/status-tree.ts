@@ -7,7 +7,13 @@ import { missing } from '../schema/faults.js'
 import { parseArguments } from '../schema/list-query.js'
 import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
-import { childStatus, loadBalancerStatus, switchOperatingStatus } from '../schema/status.js'
+import {
+  childStatus,
+  loadBalancerReason,
+  loadBalancerStatus,
+  operatingReason,
+  switchOperatingStatus,
+} from '../schema/status.js'
 import { canonicalUuid } from '../schema/values.js'
 import { type Call, route } from './dialect.js'
 
@@ -17,15 +23,16 @@ const list = (keys: string, from: string, alias: string, order = `${alias}.creat
       'provisioning_status', ${childStatus(alias)}, ${keys}) ORDER BY ${order}), '[]'::json)
     FROM ${from} WHERE `
 
-const operating = (alias: string): string => `'operating_status', ${alias}.operating_status`
+const operating = (alias: string, label: string): string =>
+  `'operating_status', ${alias}.operating_status, 'operating_reason', ${operatingReason(alias, label)}`
 
-const MEMBERS = `${list(`${operating('m')}, 'address', m.address, 'protocol_port', m.protocol_port`, 'member m', 'm')} m.pool_id = p.id)`
+const MEMBERS = `${list(`${operating('m', 'member')}, 'address', m.address, 'protocol_port', m.protocol_port`, 'member m', 'm')} m.pool_id = p.id)`
 
 const MONITOR = `(SELECT json_build_object('id', h.id, 'name', h.name, 'type', h.type, 'provisioning_status', ${childStatus('h')},
     'operating_status', ${switchOperatingStatus('h')})
   FROM health_monitor h WHERE h.pool_id = p.id ORDER BY h.change = 'delete', h.created_at DESC LIMIT 1)`
 
-const POOL = `${operating('p')}, 'health_monitor', ${MONITOR}, 'members', ${MEMBERS}`
+const POOL = `${operating('p', 'pool')}, 'health_monitor', ${MONITOR}, 'members', ${MEMBERS}`
 
 /** The default pool first, then the pools of L7 policies by position. */
 const POOLS = `${list(
@@ -53,11 +60,11 @@ const POLICIES = `${list(
   `y.position, y.change = 'delete'`,
 )} y.listener_id = l.id)`
 
-const LISTENERS = `${list(`${operating('l')}, 'pools', ${POOLS}, 'l7policies', ${POLICIES}`, 'listener l', 'l')} l.load_balancer_id = lb.id)`
+const LISTENERS = `${list(`${operating('l', 'listener')}, 'pools', ${POOLS}, 'l7policies', ${POLICIES}`, 'listener l', 'l')} l.load_balancer_id = lb.id)`
 
 const STATUSES = `SELECT lb.project_id, json_build_object('statuses', json_build_object('loadbalancer', json_build_object(
-    'id', lb.id, 'name', lb.name, ${operating('lb')}, 'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS},
-    'pools', ${IDLE_POOLS}))
+    'id', lb.id, 'name', lb.name, 'operating_status', lb.operating_status, 'operating_reason', ${loadBalancerReason('lb')},
+    'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}, 'pools', ${IDLE_POOLS}))
   )::text AS json FROM load_balancer lb WHERE lb.id = `
 
 /** Clients use either name. */

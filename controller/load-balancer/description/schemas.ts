@@ -29,13 +29,22 @@ const FAULT = objectOf(
   ['code', 'text'],
 )
 
+const REASON = objectOf({ text: { type: 'string' }, since: { ...KINDS.time, type: ['string', 'null'] } }, [
+  'text',
+  'since',
+])
+
+const STATUS = { type: 'string', enum: OPERATING_STATUSES }
+
 /** Schemas of response-only attributes whose kind is not specific enough. */
 const FORMS: Readonly<Record<string, Schema>> = {
   provisioning_status: {
     type: 'string',
     enum: ['ACTIVE', 'PENDING_CREATE', 'PENDING_UPDATE', 'PENDING_DELETE', 'ERROR'],
   },
-  operating_status: { type: 'string', enum: OPERATING_STATUSES },
+  operating_status: STATUS,
+  operating_reason: REASON,
+  status_change: objectOf({ from: STATUS, to: STATUS, reason: { type: ['string', 'null'] } }, ['from', 'to', 'reason']),
   fault: FAULT,
   changes: { type: ['object', 'null'] },
   amphorae: {

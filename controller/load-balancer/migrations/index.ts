@@ -12,6 +12,7 @@ import { memberKeys } from './010-member-keys.js'
 import { fewerIndexes } from './011-fewer-indexes.js'
 import { machinePlacement } from './012-machine-placement.js'
 import { computeIds } from './013-compute-ids.js'
+import { operatingReasons } from './014-operating-reasons.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -27,4 +28,5 @@ export const migrations: readonly Migration[] = [
   fewerIndexes,
   machinePlacement,
   computeIds,
+  operatingReasons,
 ]

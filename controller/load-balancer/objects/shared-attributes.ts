@@ -1,5 +1,5 @@
 import { derived, given, rendered, settable } from '../schema/attributes.js'
-import { childStatus, switchOperatingStatus, timestamp } from '../schema/status.js'
+import { childStatus, operatingReason, switchOperatingStatus, timestamp } from '../schema/status.js'
 import { boolean, tags, text } from '../schema/values.js'
 
 export const PROJECT = 'Project of the object; defaults to the project of the token.'
@@ -7,6 +7,7 @@ export const TENANT = 'Alias of project_id.'
 export const PROVISIONING_STATUS =
   'Status of the last change: PENDING_* until it is applied, ERROR if it failed and will be retried.'
 export const OPERATING_STATUS = 'Current operating status.'
+export const OPERATING_REASON = 'Why operating_status is what it is, and since when; null if all is well.'
 
 /** Attributes that several resources share. Each resource lists them in the order of its responses. */
 export const shared = {
@@ -27,6 +28,8 @@ export const shared = {
   tenantId: given(text(36), null, TENANT, { sql: 'o.project_id', filterable: false }),
   provisioningStatus: derived('text', childStatus('o'), PROVISIONING_STATUS),
   operatingStatus: derived('text', 'o.operating_status', OPERATING_STATUS),
+  /** @param label of the object, in lower case */
+  operatingReason: (label: string) => derived('json', operatingReason('o', label), OPERATING_REASON),
   /** For objects that report no status: it follows admin_state_up. */
   switchStatus: derived('text', switchOperatingStatus('o'), OPERATING_STATUS),
 }

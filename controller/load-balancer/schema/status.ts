@@ -43,3 +43,35 @@ export function timestamp(expression: string): string {
 export const OPERATING_STATUSES = ['ONLINE', 'OFFLINE', 'DEGRADED', 'ERROR', 'DRAINING', 'NO_MONITOR'] as const
 
 export type OperatingStatus = (typeof OPERATING_STATUSES)[number]
+
+/** Statuses of objects that work as asked, so that there is nothing to explain. */
+const WELL: readonly OperatingStatus[] = ['ONLINE', 'NO_MONITOR']
+
+export const statusNeedsReason = (status: OperatingStatus | undefined): boolean =>
+  status !== undefined && !WELL.includes(status)
+
+/**
+ * SQL: why an object is not ONLINE, and since when; null if it works as asked. The health manager stores the reason
+ * with the status; until the next report, the object's own switch may explain more.
+ * @param label of the object, in lower case
+ * @param reason SQL of the stored reason
+ */
+export const operatingReason = (object: string, label: string, reason = `${object}.operating_reason`): string =>
+  `CASE WHEN ${object}.operating_status NOT IN (${WELL.map(status => `'${status}'`).join(', ')}) THEN json_build_object(
+     'text', CASE WHEN NOT ${object}.admin_state_up THEN 'The ${label} is disabled (admin_state_up is false)'
+                  ELSE coalesce(${reason}, 'No amphora has reported the ${label} yet') END,
+     'since', ${timestamp(`${object}.operating_since`)}) END`
+
+/**
+ * SQL: the same for a load balancer, whose amphorae may lower its status, or be silent: then the statuses below it may be
+ * out of date.
+ */
+export const loadBalancerReason = (loadBalancer: string): string =>
+  `CASE WHEN ${loadBalancer}.admin_state_up AND ${loadBalancer}.unheard_since IS NOT NULL THEN json_build_object(
+     'text', 'No amphora has been heard since ' || to_char(${timestamp(`${loadBalancer}.unheard_since`)}, 'YYYY-MM-DD"T"HH24:MI:SS') || ': the operating statuses may be out of date',
+     'since', ${timestamp(`${loadBalancer}.unheard_since`)})
+   ELSE ${operatingReason(
+     loadBalancer,
+     'load balancer',
+     `CASE WHEN ${loadBalancer}.operating_status = ${loadBalancer}.reported_status THEN ${loadBalancer}.operating_reason ELSE ${loadBalancer}.impairment_reason END`,
+   )} END`

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { sql } from '../../../controller/database/sql.js'
 import { inTransaction } from '../../../controller/database/transaction.js'
-import { EVENT_DAYS, MAX_EVENTS, purgeRecords } from '../../../controller/housekeeping/purge.js'
+import { EVENT_DAYS, MAX_EVENTS, purgeRecords, STATUS_DAYS } from '../../../controller/housekeeping/purge.js'
 import { actions } from '../../../controller/load-balancer/migrations/009-actions.js'
 import { createLog } from '../../../controller/log/log.js'
 import { type Action, type Provider, ProvisioningFault } from '../../../controller/provider/provider.js'
@@ -298,9 +298,22 @@ t.test('old events are purged, by number and by age', async t => {
      SELECT ?, now() - n * interval '1 day', 1, 'applied', '{}' FROM generate_series(1, ?) n`,
     [quiet, EVENT_DAYS + 3],
   )
+  const flapping = async (id: string, every: string, count: number) =>
+    api.database.raw(
+      `INSERT INTO load_balancer_event (load_balancer_id, created_at, generation, kind, detail)
+       SELECT ?, now() - n * ?::interval, 1, 'status_changed', '{}' FROM generate_series(1, ?) n`,
+      [id, every, count],
+    )
+  await flapping(lb, '1 second', MAX_EVENTS + 5)
+  await flapping(quiet, '1 day', STATUS_DAYS + 3)
   await purgeRecords(api.database)
-  const kept = async (id: string) =>
-    Number((await api.database('load_balancer_event').where({ load_balancer_id: id }).count().first())?.count)
+  const kept = async (id: string, kinds = ['requested', 'applied']) =>
+    Number(
+      (await api.database('load_balancer_event').where({ load_balancer_id: id }).whereIn('kind', kinds).count().first())
+        ?.count,
+    )
+  t.equal(await kept(lb, ['status_changed']), MAX_EVENTS, 'changes of status do not push out the rest')
+  t.equal(await kept(quiet, ['status_changed']), STATUS_DAYS - 1)
   t.equal(await kept(lb), MAX_EVENTS)
   t.equal((await eventsOf(api, lb))[0]?.kind, 'requested', 'the newest are kept')
   t.equal(await kept(quiet), EVENT_DAYS)

@@ -3,6 +3,8 @@ import { createServer as createHttpsServer } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import t from 'tap'
+import { parseFailedChecks, SHOW_ALL } from '../../../amphora-agent/haproxy/runtime/stat.js'
+import { checkText } from '../../../controller/health-manager/operating/check-words.js'
 import type { HealthMonitorNode, MemberNode, PoolProtocol } from '../../../controller/load-balancer/tree/tree.js'
 import { aListener, aMonitor, aPool, uuid } from '../../golden/models.js'
 import { aLocalMember, ask, namesOf, serveOptions } from '../../support/clients/options-traffic.js'
@@ -35,7 +37,8 @@ const handle = (request: IncomingMessage, response: ServerResponse) => {
   const name = nameIn(request.url)
   const status = answer(request, name)
   const delay = name.startsWith('slow') ? 1_500 : 0
-  setTimeout(() => response.writeHead(status).end(), delay)
+  // HAProxy shows the words of a member's response in its statistics.
+  setTimeout(() => response.writeHead(status, 'It "works", DOWN,L4CON').end(), delay)
 }
 const listen = async (server: Server, host: string): Promise<number> => {
   await new Promise<void>(resolve => server.listen(0, host, resolve))
@@ -64,17 +67,37 @@ type Story = {
   member?: Partial<MemberNode>
   protocol?: PoolProtocol
   isUp: boolean
+  /** Why it is down. */
+  why?: string
 }
 
 const to = (name: string, change: Partial<HealthMonitorNode> = {}) => ({ urlPath: `/${name}`, ...change })
 const domain = { httpVersion: 1.1, domainName: 'www.example.org' }
 const stories: Story[] = [
   { name: 'http', port: plain, monitor: to('http'), isUp: true },
-  { name: 'other-code', port: plain, monitor: to('other-code', { expectedCodes: '204' }), isUp: false },
+  {
+    name: 'other-code',
+    port: plain,
+    monitor: to('other-code', { expectedCodes: '204' }),
+    isUp: false,
+    why: 'Layer7 wrong status: HTTP 200',
+  },
   { name: 'code-in-list', port: plain, monitor: to('code-in-list', { expectedCodes: '204, 200' }), isUp: true },
   { name: 'code-in-range', port: plain, monitor: to('code-in-range', { expectedCodes: '199-299' }), isUp: true },
-  { name: 'code-outside', port: plain, monitor: to('code-outside', { expectedCodes: '201-299' }), isUp: false },
-  { name: 'method', port: plain, monitor: to('method', { httpMethod: 'POST' }), isUp: false },
+  {
+    name: 'code-outside',
+    port: plain,
+    monitor: to('code-outside', { expectedCodes: '201-299' }),
+    isUp: false,
+    why: 'Layer7 wrong status: HTTP 200',
+  },
+  {
+    name: 'method',
+    port: plain,
+    monitor: to('method', { httpMethod: 'POST' }),
+    isUp: false,
+    why: 'Layer7 wrong status: HTTP 405',
+  },
   {
     name: 'method-desired',
     port: plain,
@@ -82,8 +105,14 @@ const stories: Story[] = [
     isUp: true,
   },
   { name: 'version', port: plain, monitor: to('version', domain), isUp: true },
-  { name: 'http-to-nobody', port: closed, monitor: to('http-to-nobody'), isUp: false },
-  { name: 'slow', port: plain, monitor: to('slow', { timeout: 1 }), isUp: false },
+  {
+    name: 'http-to-nobody',
+    port: closed,
+    monitor: to('http-to-nobody'),
+    isUp: false,
+    why: 'Layer4 connection problem: Connection refused',
+  },
+  { name: 'slow', port: plain, monitor: to('slow', { timeout: 1 }), isUp: false, why: 'Layer7 timeout' },
   { name: 'slow-patient', port: plain, monitor: to('slow-patient', { timeout: 4 }), isUp: true },
   { name: 'https', port: secured, monitor: to('https', { type: 'HTTPS', ...domain }), isUp: true, protocol: 'HTTPS' },
   {
@@ -91,13 +120,32 @@ const stories: Story[] = [
     port: secured,
     monitor: to('https-other-code', { type: 'HTTPS', expectedCodes: '204' }),
     isUp: false,
+    why: 'Layer7 wrong status: HTTP 200',
   },
-  { name: 'https-to-plain', port: plain, monitor: to('https-to-plain', { type: 'HTTPS' }), isUp: false },
+  {
+    name: 'https-to-plain',
+    port: plain,
+    monitor: to('https-to-plain', { type: 'HTTPS' }),
+    isUp: false,
+    why: 'Layer6 invalid response: SSL handshake failure',
+  },
   { name: 'tcp', port: mute, monitor: { type: 'TCP' }, isUp: true, protocol: 'TCP' },
-  { name: 'tcp-to-nobody', port: closed, monitor: { type: 'TCP' }, isUp: false },
+  {
+    name: 'tcp-to-nobody',
+    port: closed,
+    monitor: { type: 'TCP' },
+    isUp: false,
+    why: 'Layer4 connection problem: Connection refused',
+  },
   { name: 'hello', port: secured, monitor: { type: 'TLS-HELLO' }, isUp: true, protocol: 'HTTPS' },
-  { name: 'hello-to-plain', port: plain, monitor: { type: 'TLS-HELLO' }, isUp: false },
-  { name: 'hello-to-mute', port: mute, monitor: { type: 'TLS-HELLO', timeout: 1 }, isUp: false },
+  {
+    name: 'hello-to-plain',
+    port: plain,
+    monitor: { type: 'TLS-HELLO' },
+    isUp: false,
+    why: 'Layer6 invalid response: SSL handshake failure',
+  },
+  { name: 'hello-to-mute', port: mute, monitor: { type: 'TLS-HELLO', timeout: 1 }, isUp: false, why: 'Layer6 timeout' },
   { name: 'monitor-port', port: closed, member: { monitorPort: plain }, monitor: to('monitor-port'), isUp: true },
   {
     name: 'monitor-address',
@@ -112,10 +160,18 @@ const stories: Story[] = [
     member: { monitorPort: closed },
     monitor: to('monitor-port-dead'),
     isUp: false,
+    why: 'Layer4 connection problem: Connection refused',
   },
   { name: 'disabled', port: closed, monitor: to('disabled', { adminStateUp: false }), isUp: true },
   { name: 'proxied', port: member.port, monitor: to('proxied'), isUp: true, protocol: 'PROXYV2' },
-  { name: 'proxied-to-plain', port: plain, monitor: to('proxied-to-plain'), isUp: false, protocol: 'PROXY' },
+  {
+    name: 'proxied-to-plain',
+    port: plain,
+    monitor: to('proxied-to-plain'),
+    isUp: false,
+    why: 'Layer7 wrong status: HTTP 400',
+    protocol: 'PROXY',
+  },
   {
     name: 'proxied-elsewhere',
     port: closed,
@@ -163,6 +219,24 @@ t.test('members are up or down as their monitors report', async t => {
   await until(async () => allChecked() && (await found()).join() === desired.join(), 20_000)
   t.same(await found(), desired)
   t.notOk(checks.has('disabled'))
+})
+
+t.test('each member that is down says why', async t => {
+  const found = async () => {
+    const failed = parseFailedChecks(await command(SHOW_ALL))
+    const paths = [...failed.keys()]
+    return stories.flatMap(({ name }, index) => {
+      const path = paths.find(each => each.endsWith(`/${uuid(4, index + 1)}`))
+      return path === undefined ? [] : [`${name}: ${checkText(failed.get(path))}`]
+    })
+  }
+  const desired = stories.flatMap(({ name, why }) => (why === undefined ? [] : [`${name}: ${why}`]))
+  await until(async () => (await found()).join() === desired.join(), 10_000)
+  t.strictSame(await found(), desired)
+  t.strictSame(
+    stories.filter(({ isUp, why }) => isUp === (why !== undefined)),
+    [],
+  )
 })
 
 t.test('checks are sent as the monitor configures them', async t => {

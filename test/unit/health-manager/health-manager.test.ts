@@ -1,9 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { MemberState, Report } from '../../../amphora-agent/protocol/heartbeat.js'
-import { assess, type Stored } from '../../../controller/health-manager/assess.js'
-import { type AmphoraHealth, impairmentOf, worseOf } from '../../../controller/health-manager/impairment.js'
-import { addReport, readPicture } from '../../../controller/health-manager/picture.js'
+import { addReport, readPicture } from '../../../controller/health-manager/operating/picture.js'
 import { judge, type ReplayWindow } from '../../../controller/health-manager/replay-window.js'
 
 const NOW = 1_800_000_000_000
@@ -80,6 +78,7 @@ function createReport(fields: Partial<Report>): Report {
     epoch: 'eeeeeeeeeeeeeeee',
     listeners: [],
     pools: [],
+    checks: [],
     repairs: [],
     fragment: { index: 0, count: 1 },
     ...fields,
@@ -140,197 +139,27 @@ t.test('fragments of a report add up to the state of every object', t => {
   t.end()
 })
 
-function createStored(fields: Partial<Stored> = {}): Stored {
-  return {
-    id: 'lb',
-    operatingStatus: 'ONLINE',
-    reportedStatus: 'ONLINE',
-    impairment: null,
-    adminStateUp: true,
-    settled: true,
-    listeners: [{ id: 'l', operatingStatus: 'ONLINE', adminStateUp: true }],
-    pools: [
-      {
-        id: 'p',
-        operatingStatus: 'ONLINE',
-        members: [
-          { id: 'm1', operatingStatus: 'ONLINE' },
-          { id: 'm2', operatingStatus: 'ONLINE' },
-        ],
-      },
-    ],
-    ...fields,
-  }
-}
-
-const reported = (
-  listener: 'OPEN' | 'FULL' | null,
-  pool: 'UP' | 'DOWN' | null,
-  m1?: MemberState,
-  m2?: MemberState,
-) => ({
-  listeners: new Map(listener === null ? [] : [['l', listener]]),
-  pools: new Map(pool === null ? [] : [['p', pool]]),
-  members: new Map([
-    ...(m1 === undefined ? [] : [['m1', m1] as const]),
-    ...(m2 === undefined ? [] : [['m2', m2] as const]),
-  ]),
-})
-
-t.test('operating statuses follow the truth table', t => {
-  const cases = [
-    [
-      'all well',
-      createStored(),
-      reported('OPEN', 'UP', 'UP', 'UP'),
-      ['ONLINE', 'ONLINE', 'ONLINE', 'ONLINE', 'ONLINE'],
-    ],
-    [
-      'a member down',
-      createStored(),
-      reported('OPEN', 'UP', 'UP', 'DOWN'),
-      ['DEGRADED', 'ONLINE', 'DEGRADED', 'ONLINE', 'ERROR'],
-    ],
-    [
-      'all members down',
-      createStored(),
-      reported('OPEN', 'DOWN', 'DOWN', 'DOWN'),
-      ['ERROR', 'ONLINE', 'ERROR', 'ERROR', 'ERROR'],
-    ],
-    [
-      'at the connection limit',
-      createStored(),
-      reported('FULL', 'UP', 'UP', 'UP'),
-      ['DEGRADED', 'DEGRADED', 'ONLINE', 'ONLINE', 'ONLINE'],
-    ],
-    [
-      'draining and maintenance',
-      createStored(),
-      reported('OPEN', 'UP', 'DRAIN', 'MAINT'),
-      ['ONLINE', 'ONLINE', 'ONLINE', 'DRAINING', 'OFFLINE'],
-    ],
-    [
-      'no monitor',
-      createStored(),
-      reported('OPEN', 'UP', 'NO_CHECK', 'NO_CHECK'),
-      ['ONLINE', 'ONLINE', 'ONLINE', 'NO_MONITOR', 'NO_MONITOR'],
-    ],
-    [
-      'not yet checked',
-      createStored(),
-      reported('OPEN', 'UP', 'UNKNOWN', 'UP'),
-      ['ONLINE', 'ONLINE', 'ONLINE', 'ONLINE', 'ONLINE'],
-    ],
-    [
-      'an enabled listener is missing',
-      createStored(),
-      reported(null, 'UP', 'UP', 'UP'),
-      ['ERROR', 'ERROR', 'ONLINE', 'ONLINE', 'ONLINE'],
-    ],
-    [
-      'missing while a change is in progress',
-      createStored({ settled: false }),
-      reported(null, 'UP', 'UP', 'UP'),
-      ['ONLINE', 'OFFLINE', 'ONLINE', 'ONLINE', 'ONLINE'],
-    ],
-    [
-      'a disabled listener',
-      createStored({ listeners: [{ id: 'l', operatingStatus: 'ONLINE', adminStateUp: false }] }),
-      reported(null, null),
-      ['ONLINE', 'OFFLINE', 'OFFLINE', 'OFFLINE', 'OFFLINE'],
-    ],
-    [
-      'a disabled load balancer',
-      createStored({ adminStateUp: false }),
-      reported(null, null),
-      ['OFFLINE', 'OFFLINE', 'OFFLINE', 'OFFLINE', 'OFFLINE'],
-    ],
-  ] as const
-  for (const [name, stored, seen, [loadBalancer, listener, pool, m1, m2]] of cases) {
-    const assessment = assess(stored, seen)
-    t.same(
-      [
-        assessment.loadBalancer,
-        assessment.listeners.get('l'),
-        assessment.pools.get('p'),
-        assessment.members.get('m1'),
-        assessment.members.get('m2'),
+t.test('a failed check belongs to the member until it is up again, and only to known members', async t => {
+  const table = { listeners: [], pools: [{ poolId: 'p', listenerId: 'l', members: ['m1', 'm2'] }] }
+  const check = { status: 'L4TOUT', code: 0, words: '' } as const
+  const states = (...members: MemberState[]) =>
+    createReport({ pools: [{ index: 0, state: 'UP', counters, firstMember: 0, members }] })
+  let picture = addReport(undefined, states('UP', 'DOWN'))
+  picture = addReport(
+    picture,
+    createReport({
+      checks: [
+        { pool: 0, check, members: [1, 2, 60_000] },
+        { pool: 7, check, members: [0] },
       ],
-      [loadBalancer, listener, pool, m1, m2],
-      name,
-    )
-  }
-  const unmonitored = createStored({
-    pools: [{ id: 'p', operatingStatus: 'OFFLINE', members: [{ id: 'm1', operatingStatus: 'NO_MONITOR' }] }],
-  })
-  t.equal(
-    assess(unmonitored, reported('OPEN', null)).members.get('m1'),
-    'NO_MONITOR',
-    'an unreported member without a monitor keeps its status',
+    }),
   )
-  t.end()
-})
-
-t.test('an amphora’s mismatches lower the operating status', async t => {
-  const carrier = (fields: Partial<AmphoraHealth> = {}): AmphoraHealth => ({
-    heard: true,
-    holdsVip: true,
-    mismatches: [],
-    ...fields,
-  })
-  const standby = (fields: Partial<AmphoraHealth> = {}) => carrier({ holdsVip: false, ...fields })
-  const cases = [
-    ['a single amphora is well', 'SINGLE', [carrier()], null],
-    ['its VIP is missing', 'SINGLE', [carrier({ mismatches: ['address'] })], 'ERROR'],
-    ['its VIP is missing, and it reports that', 'SINGLE', [standby({ mismatches: ['address'] })], 'ERROR'],
-    ['its disk is full', 'SINGLE', [carrier({ mismatches: ['disk'] })], 'DEGRADED'],
-    ['it is silent and may still serve', 'SINGLE', [carrier({ heard: false, mismatches: ['address'] })], null],
-    ['its successor stands by', 'SINGLE', [carrier({ mismatches: ['haproxy'] }), standby()], 'ERROR'],
-    ['a pair is well', 'ACTIVE_STANDBY', [carrier(), standby()], null],
-    ['the VIP moves', 'ACTIVE_STANDBY', [standby(), standby()], null],
-    ['the second is silent', 'ACTIVE_STANDBY', [carrier(), standby({ heard: false })], 'DEGRADED'],
-    [
-      'the second has no keepalived',
-      'ACTIVE_STANDBY',
-      [carrier(), standby({ mismatches: ['keepalived'] })],
-      'DEGRADED',
-    ],
-    ['the first has no HAProxy', 'ACTIVE_STANDBY', [carrier({ mismatches: ['haproxy'] }), standby()], 'ERROR'],
-    ['the second has taken over', 'ACTIVE_STANDBY', [standby({ mismatches: ['haproxy'] }), carrier()], 'DEGRADED'],
-    [
-      'neither has keepalived',
-      'ACTIVE_STANDBY',
-      [standby({ mismatches: ['keepalived'] }), standby({ mismatches: ['keepalived'] })],
-      'ERROR',
-    ],
-    [
-      'the first is silent and may still serve',
-      'ACTIVE_STANDBY',
-      [carrier({ heard: false }), standby({ mismatches: ['disk'] })],
-      'DEGRADED',
-    ],
-    ['both are silent', 'ACTIVE_STANDBY', [carrier({ heard: false }), standby({ heard: false })], null],
-  ] as const
-  for (const [name, topology, carriers, expected] of cases) {
-    t.equal(impairmentOf(topology, carriers, null), expected, name)
-  }
-  const silent = carrier({ heard: false, mismatches: ['haproxy'] })
-  const silences = [
-    ['the one that did not serve', 'SINGLE', [silent], 'ERROR', 'ERROR'],
-    ['the one whose disk was full', 'SINGLE', [silent], 'DEGRADED', 'DEGRADED'],
-    ['the one that did not serve, and its successor stands by', 'SINGLE', [silent, standby()], 'ERROR', 'ERROR'],
-    ['the one that did not serve, and its successor serves', 'SINGLE', [silent, carrier()], 'ERROR', null],
-    ['the second as well', 'ACTIVE_STANDBY', [silent, silent], 'DEGRADED', 'DEGRADED'],
-    ['the first, while the second does not have the VIP yet', 'ACTIVE_STANDBY', [silent, standby()], 'ERROR', 'ERROR'],
-    ['the first, while the second has the VIP', 'ACTIVE_STANDBY', [silent, carrier()], 'ERROR', 'DEGRADED'],
-    ['none', 'ACTIVE_STANDBY', [carrier(), standby()], 'ERROR', null],
-  ] as const
-  for (const [who, topology, carriers, before, expected] of silences) {
-    t.equal(impairmentOf(topology, carriers, before), expected, `falls silent: ${who}`)
-  }
-  t.equal(worseOf('ONLINE', 'DEGRADED'), 'DEGRADED')
-  t.equal(worseOf('DEGRADED', 'ERROR'), 'ERROR')
-  t.equal(worseOf('ERROR', 'DEGRADED'), 'ERROR')
-  t.equal(worseOf('OFFLINE', 'ERROR'), 'OFFLINE')
-  t.equal(worseOf('DEGRADED', null), 'DEGRADED')
+  t.same(readPicture(picture, table)?.failedChecks, new Map([['m2', check]]))
+  t.equal(
+    [...picture.checks.values()].reduce((sum, { size }) => sum + size, 0),
+    1,
+    'nothing else is kept',
+  )
+  picture = addReport(addReport(picture, states('UP', 'UP')), states('UP', 'DOWN'))
+  t.same(readPicture(picture, table)?.failedChecks, new Map(), 'an older check does not explain a new failure')
 })

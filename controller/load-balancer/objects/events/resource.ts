@@ -18,7 +18,7 @@ export const event = defineResource({
     kind: derived(
       'text',
       'o.kind',
-      'requested: a request for a change; applied: the change took effect; failed: it did not and is retried; repaired: an amphora repaired a deviation from its configuration; closed: an amphora closed connections because a limit was reached.',
+      'requested: a request for a change; applied: the change took effect; failed: it did not and is retried; repaired: an amphora repaired a deviation from its configuration; closed: an amphora closed connections because a limit was reached; status_changed: the operating status of an object changed.',
     ),
     created_at: shared.createdAt,
     updated_at: derived('time', timestamp('o.updated_at'), 'Time of the latest occurrence, if there is more than one.'),
@@ -45,6 +45,11 @@ export const event = defineResource({
       'json',
       `coalesce(o.detail->'amphorae', '[]'::jsonb)`,
       'Action on each amphora, how it was done (runtime commands, a reload ...), and why.',
+    ),
+    status_change: derived(
+      'json',
+      `o.detail->'status_change'`,
+      'Operating status before (`from`) and after (`to`), and the reason.',
     ),
     fault: derived('json', `o.detail->'fault'`, 'Reason of the failure.'),
     repair: derived(

@@ -27,6 +27,7 @@ export const listener = defineResource({
     description: shared.description,
     provisioning_status: shared.provisioningStatus,
     operating_status: shared.operatingStatus,
+    operating_reason: shared.operatingReason('listener'),
     admin_state_up: shared.adminStateUp,
     protocol: rendered(fixedRequired(oneOf(LISTENER_PROTOCOLS), 'Protocol of the listener.')),
     protocol_port: rendered(fixedRequired(integer(1, 65535), 'Port that the listener listens on.')),

@@ -1,9 +1,9 @@
 import { completed, derived, fixed, given, rendered, settable } from '../../schema/attributes.js'
 import { defineResource } from '../../schema/resource.js'
 import { idList } from '../../schema/select.js'
-import { loadBalancerFault, loadBalancerStatus } from '../../schema/status.js'
+import { loadBalancerFault, loadBalancerReason, loadBalancerStatus } from '../../schema/status.js'
 import { described, ipAddress, listOf, record, setOf, text, uuid } from '../../schema/values.js'
-import { PROJECT, PROVISIONING_STATUS, shared, TENANT } from '../shared-attributes.js'
+import { OPERATING_REASON, PROJECT, PROVISIONING_STATUS, shared, TENANT } from '../shared-attributes.js'
 
 /** Part of the traffic log's lines, whose fields are separated by spaces. */
 const projectId = text(36, {
@@ -33,6 +33,7 @@ export const loadBalancer = defineResource({
     description: shared.description,
     provisioning_status: derived('text', loadBalancerStatus('o'), PROVISIONING_STATUS),
     operating_status: shared.operatingStatus,
+    operating_reason: derived('json', loadBalancerReason('o'), OPERATING_REASON),
     admin_state_up: shared.adminStateUp,
     project_id: rendered(completed(fixed(projectId, null, PROJECT))),
     tenant_id: given(projectId, null, TENANT, { sql: 'o.project_id', filterable: false }),

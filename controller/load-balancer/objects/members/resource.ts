@@ -16,6 +16,7 @@ export const member = defineResource({
     id: shared.id,
     name: shared.name,
     operating_status: shared.operatingStatus,
+    operating_reason: shared.operatingReason('member'),
     provisioning_status: shared.provisioningStatus,
     admin_state_up: shared.adminStateUp,
     address: rendered(fixedRequired(ipAddress, 'IP address of the member.')),

@@ -61,6 +61,7 @@ export const pool = defineResource({
     description: shared.description,
     provisioning_status: shared.provisioningStatus,
     operating_status: shared.operatingStatus,
+    operating_reason: shared.operatingReason('pool'),
     admin_state_up: shared.adminStateUp,
     protocol: rendered(fixedRequired(oneOf(POOL_PROTOCOLS), 'Protocol of the pool.')),
     lb_algorithm: rendered(

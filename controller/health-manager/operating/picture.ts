@@ -1,5 +1,12 @@
-import type { ObjectTable } from '../../amphora-agent/protocol/desired.js'
-import type { Counters, ListenerState, MemberState, PoolState, Report } from '../../amphora-agent/protocol/heartbeat.js'
+import type { FailedCheck } from '../../../amphora-agent/protocol/checks.js'
+import type { ObjectTable } from '../../../amphora-agent/protocol/desired.js'
+import type {
+  Counters,
+  ListenerState,
+  MemberState,
+  PoolState,
+  Report,
+} from '../../../amphora-agent/protocol/heartbeat.js'
 
 /** What one amphora reports about its objects, assembled from the fragments received. */
 export type Picture = {
@@ -8,6 +15,8 @@ export type Picture = {
   sentMs: number
   listeners: Map<number, { state: ListenerState; counters: Counters }>
   pools: Map<number, { state: PoolState; counters: Counters; members: (MemberState | undefined)[] }>
+  /** Why members are down: by pool, then by position. */
+  checks: Map<number, Map<number, FailedCheck>>
   /** Members of all pools. */
   memberCount: number
 }
@@ -18,6 +27,7 @@ const emptyPicture = ({ configHash, epoch }: Report): Picture => ({
   sentMs: 0,
   listeners: new Map(),
   pools: new Map(),
+  checks: new Map(),
   memberCount: 0,
 })
 
@@ -38,10 +48,22 @@ export function addReport(picture: Picture | undefined, report: Report): Picture
     const growth = Math.max(0, firstMember + members.length - known.length)
     if (index >= MAX_OBJECTS || base.memberCount + growth > MAX_MEMBERS) continue
     base.memberCount += growth
-    for (const [offset, member] of members.entries()) known[firstMember + offset] = member
+    for (const [offset, member] of members.entries()) {
+      known[firstMember + offset] = member
+      if (member !== 'DOWN') base.checks.get(index)?.delete(firstMember + offset)
+    }
     base.pools.set(index, { state, counters, members: known })
   }
+  for (const { pool, check, members } of report.checks) addCheck(base, pool, check, members)
   return base
+}
+
+/** Kept for known members only, which are bounded. A check may come before the state, but hardly before the pool. */
+function addCheck({ pools, checks }: Picture, pool: number, check: FailedCheck, members: readonly number[]): void {
+  const known = pools.get(pool)?.members.length ?? 0
+  const ofPool = checks.get(pool) ?? new Map<number, FailedCheck>()
+  for (const position of members) if (position < known) ofPool.set(position, check)
+  if (ofPool.size > 0) checks.set(pool, ofPool)
 }
 
 /** Reported states by object id. A pool or member of several listeners gets the worst of its states. */
@@ -49,11 +71,18 @@ export type Reported = {
   listeners: Map<string, ListenerState>
   pools: Map<string, PoolState>
   members: Map<string, MemberState>
+  /** Why members are down. */
+  failedChecks: Map<string, FailedCheck>
 }
 
 /** @returns null until every object in the table has been reported */
 export function readPicture(picture: Picture, table: ObjectTable): Reported | null {
-  const reported: Reported = { listeners: new Map(), pools: new Map(), members: new Map() }
+  const reported: Reported = {
+    listeners: new Map(),
+    pools: new Map(),
+    members: new Map(),
+    failedChecks: new Map(),
+  }
   for (const [index, id] of table.listeners.entries()) {
     const listener = picture.listeners.get(index)
     if (listener === undefined) return null
@@ -68,6 +97,9 @@ export function readPicture(picture: Picture, table: ObjectTable): Reported | nu
       if (state === undefined) return null
       const before = reported.members.get(id)
       reported.members.set(id, before === undefined ? state : worse(before, state))
+      const check = picture.checks.get(index)?.get(position)
+      if (check !== undefined && state === 'DOWN' && !reported.failedChecks.has(id))
+        reported.failedChecks.set(id, check)
     }
   }
   return reported

@@ -1,9 +1,10 @@
-import type { Mismatch } from '../../amphora-agent/protocol/repairs.js'
-import type { Database } from '../database/connection.js'
-import { execute, many } from '../database/query.js'
-import { json, sql } from '../database/sql.js'
-import type { OperatingStatus } from '../load-balancer/schema/status.js'
-import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
+import type { Mismatch } from '../../../amphora-agent/protocol/repairs.js'
+import type { Database } from '../../database/connection.js'
+import { many } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
+import type { OperatingStatus } from '../../load-balancer/schema/status.js'
+import type { LoadBalancerTree } from '../../load-balancer/tree/tree.js'
+import { writeStatuses } from './write-statuses.js'
 
 /**
  * Lowers a load balancer's operating status because of its amphorae, whatever the status of its listeners and
@@ -44,39 +45,55 @@ export function worseOf(reported: OperatingStatus, impairment: Impairment | null
   return impairment
 }
 
+/** Why amphorae lower the operating status. */
+export function impairmentReason(amphorae: readonly AmphoraHealth[]): string {
+  const mismatches = new Set(amphorae.flatMap(({ heard, mismatches }) => (heard ? mismatches : [])))
+  if (mismatches.size > 0) return `An amphora cannot restore its ${[...mismatches].join(', ')}`
+  return 'Only one amphora is heard: no other could take over'
+}
+
 type Row = {
   id: string
   topology: LoadBalancerTree['topology']
   impairment: Impairment | null
+  impairmentReason: string | null
+  /** Since when none of its amphorae has been heard, as stored and now: texts of times. */
+  unheardSince: string | null
+  lastHeard: string | null
   reportedStatus: OperatingStatus
   amphorae: AmphoraHealth[]
 }
 
 /** Updates impairments and operating statuses: one read, and one write if something changed. */
 export async function recordImpairments(database: Database, staleAfterSeconds: number): Promise<void> {
+  const isSilent = sql`(h.last_seen > now() - ${staleAfterSeconds} * interval '1 second') IS NOT TRUE`
   const rows = await many(
     database,
     sql<Row>`
-     SELECT lb.id, lb.topology, lb.impairment, lb.reported_status AS "reportedStatus",
-            jsonb_agg(jsonb_build_object('heard', coalesce(h.last_seen > now() - ${staleAfterSeconds} * interval '1 second', false),
+     SELECT lb.id, lb.topology, lb.impairment, lb.impairment_reason AS "impairmentReason", lb.unheard_since::text AS "unheardSince",
+            CASE WHEN bool_and(${isSilent}) THEN max(h.last_seen)::text END AS "lastHeard", lb.reported_status AS "reportedStatus",
+            jsonb_agg(jsonb_build_object('heard', NOT ${isSilent},
               'holdsVip', coalesce(h.vrrp_master, false), 'mismatches', to_jsonb(coalesce(h.mismatches, '{}')))) AS amphorae
        FROM load_balancer lb
        JOIN amphora a ON a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND a.applied_sha256 IS NOT NULL
        LEFT JOIN amphora_health h ON h.amphora_id = a.id
       WHERE lb.admin_state_up
       GROUP BY lb.id
-     HAVING lb.impairment IS NOT NULL OR lb.topology = 'ACTIVE_STANDBY' OR bool_or(h.mismatches <> '{}')`,
+     HAVING lb.impairment IS NOT NULL OR lb.unheard_since IS NOT NULL OR (bool_and(${isSilent}) AND max(h.last_seen) IS NOT NULL) OR lb.topology = 'ACTIVE_STANDBY' OR bool_or(h.mismatches <> '{}')`,
   )
-  const changed = rows.flatMap(({ id, topology, impairment, reportedStatus, amphorae }) => {
-    const now = impairmentOf(topology, amphorae, impairment)
-    return now === impairment ? [] : [{ id, impairment: now, status: worseOf(reportedStatus, now) }]
+  const changed = rows.flatMap(row => {
+    const impairment = impairmentOf(row.topology, row.amphorae, row.impairment)
+    // A silent amphora says nothing new about an impairment that stays.
+    const isKept = impairment === row.impairment && row.amphorae.every(({ heard }) => !heard)
+    const reason = impairment === null ? null : isKept ? row.impairmentReason : impairmentReason(row.amphorae)
+    const isSame =
+      impairment === row.impairment && reason === row.impairmentReason && row.lastHeard === row.unheardSince
+    const status = worseOf(row.reportedStatus, impairment)
+    return isSame ? [] : [{ id: row.id, status, reason, impairment, unheard: row.lastHeard }]
   })
-  if (changed.length === 0) return
-  await execute(
-    database,
-    sql`
-     UPDATE load_balancer lb SET impairment = v.impairment, operating_status = v.status
-       FROM jsonb_to_recordset(${json(changed)}::jsonb) AS v(id uuid, impairment text, status text)
-      WHERE lb.id = v.id AND lb.admin_state_up`,
-  )
+  await writeStatuses(database, 'load_balancer', changed, {
+    reasonColumn: 'impairment_reason',
+    more: sql`, impairment = v.impairment, unheard_since = v.unheard`,
+    where: sql` AND t.admin_state_up`,
+  })
 }

@@ -1,9 +1,11 @@
-import type { MemberState } from '../../amphora-agent/protocol/heartbeat.js'
-import type { OperatingStatus } from '../load-balancer/schema/status.js'
+import type { MemberState } from '../../../amphora-agent/protocol/heartbeat.js'
+import type { OperatingStatus } from '../../load-balancer/schema/status.js'
 import type { Impairment } from './impairment.js'
 import type { Reported } from './picture.js'
 
-export type StoredObject = { id: string; operatingStatus: OperatingStatus }
+export type StoredObject = { id: string; operatingStatus: OperatingStatus; reason: string | null }
+
+export type StoredMember = StoredObject & { adminStateUp: boolean; address: string; protocolPort: number }
 
 /** A load balancer's objects from the database, with their previous operating statuses. */
 export type Stored = StoredObject & {
@@ -14,7 +16,7 @@ export type Stored = StoredObject & {
   /** True if no change is in progress, so that an object missing from a report is really missing. */
   settled: boolean
   listeners: (StoredObject & { adminStateUp: boolean })[]
-  pools: (StoredObject & { members: StoredObject[] })[]
+  pools: (StoredObject & { adminStateUp: boolean; members: StoredMember[] })[]
 }
 
 export type Assessment = {
