@@ -2,6 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse } from 'yaml'
 import { z } from 'zod'
+import { type Credentials, findCredentials, tokenRequest } from './credentials.js'
 import { OperatorError } from './operator-error.js'
 import { visible } from './terminal.js'
 
@@ -81,23 +82,24 @@ function yamlOrNull(text: string): unknown {
 /** Signs in with a cloud from the instance's clouds.yaml and reads the catalogue. */
 export async function signIn(directory: string, cloud: CloudName): Promise<ApiClient> {
   const { auth } = readCloud(directory, cloud)
-  const credentials = {
-    auth: {
-      identity: {
-        methods: ['password'],
-        password: {
-          user: { name: auth.username, password: auth.password, domain: { name: auth.user_domain_name } },
-        },
-      },
-      scope: { project: { name: auth.project_name, domain: { name: auth.project_domain_name } } },
-    },
-  }
-  const answer = await call(`${auth.auth_url}/auth/tokens`, 'POST', credentials).catch(error => {
+  return signInWith(auth).catch(error => {
     if (!(error instanceof ApiRefusal) || error.status !== 401) throw error
     throw new OperatorError(
       `The identity API at ${auth.auth_url} does not accept the user ${auth.username} with the password in ${join(directory, 'clouds.yaml')}. If it was changed, write the new one there.`,
     )
   })
+}
+
+/** Signs in as the caller of the command. @throws OperatorError without credentials, or when they are refused */
+export async function signInAsCaller(directory: string): Promise<ApiClient> {
+  return signInWith(findCredentials(directory, process.env)).catch(error => {
+    if (!(error instanceof ApiRefusal) || error.status !== 401) throw error
+    throw new OperatorError('The identity service does not accept the credentials (OS_* or clouds.yaml).')
+  })
+}
+
+async function signInWith(credentials: Credentials): Promise<ApiClient> {
+  const answer = await call(`${credentials.auth_url}/auth/tokens`, 'POST', tokenRequest(credentials))
   const token = answer.headers.get('X-Subject-Token') ?? ''
   const { project, catalog } = tokenSchema.parse(answer.body).token
   const urlOf = (service: ServiceType): string => {

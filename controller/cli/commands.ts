@@ -36,6 +36,11 @@ export const commands: readonly Entry[] = [
     load: () => import('./commands/doctor/doctor.js'),
   },
   {
+    name: 'explain',
+    summary: 'say why a load balancer, or an object of it, is down, and what to do',
+    load: () => import('./commands/explain/explain.js'),
+  },
+  {
     name: 'settings',
     summary: 'list every setting with its default, meaning and environment variable',
     load: () => import('./commands/settings.js'),

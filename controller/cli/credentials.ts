@@ -1,0 +1,96 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { parse } from 'yaml'
+import { z } from 'zod'
+import { OperatorError } from './operator-error.js'
+
+const KEYS = [
+  'auth_url',
+  'token',
+  'username',
+  'user_id',
+  'user_domain_name',
+  'user_domain_id',
+  'password',
+  'project_name',
+  'project_id',
+  'project_domain_name',
+  'project_domain_id',
+  'application_credential_id',
+  'application_credential_secret',
+] as const
+
+/** The keys of `auth` in clouds.yaml; the variables of an openrc file are `OS_` and the same in upper case. */
+export type Credentials = Partial<Record<(typeof KEYS)[number], string>> & { auth_url: string }
+
+const authSchema = z.object(Object.fromEntries(KEYS.map(key => [key, z.coerce.string().optional()])))
+const cloudsSchema = z.object({ clouds: z.record(z.string(), z.object({ auth: authSchema })) })
+
+type Environment = Readonly<Record<string, string | undefined>>
+
+/**
+ * The caller's credentials, as the openstack command finds them: the variables of an openrc file, or the cloud OS_CLOUD
+ * of a clouds.yaml. Without either, the demo user of the instance in the state directory.
+ * @throws OperatorError
+ */
+export function findCredentials(directory: string, environment: Environment): Credentials {
+  const { OS_CLOUD: cloud, OS_AUTH_URL: url } = environment
+  if (cloud === undefined && url !== undefined) return fromVariables(environment)
+  const files = [
+    ...(environment.OS_CLIENT_CONFIG_FILE === undefined ? [] : [environment.OS_CLIENT_CONFIG_FILE]),
+    'clouds.yaml',
+    join(environment.HOME ?? '/', '.config/openstack/clouds.yaml'),
+    '/etc/openstack/clouds.yaml',
+    join(directory, 'clouds.yaml'),
+  ]
+  const wanted = cloud === undefined ? files.slice(-1) : files
+  for (const file of wanted.filter(path => existsSync(path))) {
+    const found = readClouds(file)[cloud ?? 'krater']
+    if (found !== undefined) return complete(found, `The cloud ${cloud ?? 'krater'} in ${file}`)
+  }
+  throw new OperatorError(
+    cloud === undefined
+      ? `No credentials: source an openrc file, set OS_CLOUD, or start Krater (no ${join(directory, 'clouds.yaml')}).`
+      : `No clouds.yaml has the cloud ${cloud}.`,
+  )
+}
+
+function fromVariables(environment: Environment): Credentials {
+  const given = KEYS.map(key => [key, environment[`OS_${key.toUpperCase()}`]] as const)
+  return complete(
+    Object.fromEntries(given.filter(([, value]) => value !== undefined && value !== '')),
+    'The environment',
+  )
+}
+
+function readClouds(file: string): Readonly<Record<string, Partial<Credentials> | undefined>> {
+  const read = cloudsSchema.safeParse(parse(readFileSync(file, 'utf8')))
+  if (!read.success) throw new OperatorError(`${file} is not a clouds.yaml: ${z.prettifyError(read.error)}`)
+  return Object.fromEntries(Object.entries(read.data.clouds).map(([name, { auth }]) => [name, auth]))
+}
+
+function complete(given: Partial<Credentials>, where: string): Credentials {
+  const { auth_url: url } = given
+  if (url === undefined) throw new OperatorError(`${where} has no auth_url.`)
+  return { ...given, auth_url: /\/v3\/?$/.test(url) ? url.replace(/\/$/, '') : `${url.replace(/\/$/, '')}/v3` }
+}
+
+/** The body of the request for a token. Pure. */
+export function tokenRequest(given: Credentials): { auth: { identity: object; scope?: object } } {
+  const domain = (kind: 'user' | 'project') => {
+    const id = given[`${kind}_domain_id`]
+    return id === undefined ? { name: given[`${kind}_domain_name`] ?? 'Default' } : { id }
+  }
+  const { application_credential_id: id, application_credential_secret: secret, token, password } = given
+  if (id !== undefined) {
+    return { auth: { identity: { methods: ['application_credential'], application_credential: { id, secret } } } }
+  }
+  const project =
+    given.project_id === undefined ? { name: given.project_name, domain: domain('project') } : { id: given.project_id }
+  const user = given.user_id === undefined ? { name: given.username, domain: domain('user') } : { id: given.user_id }
+  const identity =
+    token === undefined
+      ? { methods: ['password'], password: { user: { ...user, password } } }
+      : { methods: ['token'], token: { id: token } }
+  return { auth: { identity, scope: { project } } }
+}
