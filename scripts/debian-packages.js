@@ -36,7 +36,14 @@ export const TEST_PACKAGES = [
   'wrk',
 ]
 /** Other projects' suites, which test/suites/ runs. */
-export const SUITE_PACKAGES = ['python3-requests-mock', 'tempest', 'octavia-tempest-plugin', 'barbican-tempest-plugin']
+export const SUITE_PACKAGES = [
+  'golang-go',
+  'golang-github-gophercloud-gophercloud-dev',
+  'python3-requests-mock',
+  'tempest',
+  'octavia-tempest-plugin',
+  'barbican-tempest-plugin',
+]
 
 /** Units that these packages would start at the next boot. Krater runs these programs itself. */
 const UNITS_OF = {
