@@ -1,7 +1,7 @@
 import type { Haproxy } from '../haproxy/haproxy.js'
 import type { HaproxyObservation } from '../haproxy/runtime/client.js'
 import { inMaintenance, type ServerState } from '../haproxy/runtime/servers-state.js'
-import { type ProxyRow, parseStat, SHOW_PROXIES } from '../haproxy/runtime/stat.js'
+import { completeChecks, type ProxyRow, parseStat, type ReadCheck, SHOW_PROXIES } from '../haproxy/runtime/stat.js'
 import { identityOf } from '../process/process-table.js'
 import type { FailedCheck } from '../protocol/checks.js'
 import type { Counters } from '../protocol/heartbeat.js'
@@ -28,7 +28,7 @@ export class Readings {
   #changedRowsAt = Number.NEGATIVE_INFINITY
   /** The servers that were down, and how their checks failed, when the rows were read. */
   #failures = ''
-  #failedChecks: ReadonlyMap<string, FailedCheck> = new Map()
+  #checks: ReadonlyMap<string, ReadCheck> = new Map()
   #workersAt = Number.NEGATIVE_INFINITY
   #oldWorkers: readonly number[] = []
 
@@ -51,7 +51,7 @@ export class Readings {
 
   /** Why servers are down, by path. */
   get failedChecks(): ReadonlyMap<string, FailedCheck> {
-    return this.#failedChecks
+    return new Map([...this.#checks].map(([path, { check }]) => [path, check]))
   }
 
   /** @returns null if HAProxy does not answer, as happens briefly during a reload */
@@ -81,8 +81,10 @@ export class Readings {
       present = (await this.#haproxy.observe(true)) ?? present
     }
     if (present !== null && present.failedChecks !== null) {
-      this.#failures = failuresOf(present.servers)
-      this.#failedChecks = present.failedChecks
+      this.#checks = completeChecks(this.#checks, present.failedChecks)
+      // What is still hidden is worth another reading soon.
+      const isComplete = [...this.#checks.values()].every(({ isPartial }) => !isPartial)
+      this.#failures = isComplete ? failuresOf(present.servers) : ''
     }
     return present
   }

@@ -29,14 +29,18 @@ export const MAX_CHECK_CODE = 999
 /** With these, the words come from the response: the member chooses them. */
 const WORDED_BY_MEMBER: ReadonlySet<CheckStatus> = new Set(['L7RSP', 'L7STS', 'PROCERR', 'PROCTOUT'])
 
+/** With these, nothing but the name says what happened. */
+const BARE: ReadonlySet<CheckStatus> = new Set(['L4TOUT', 'L6TOUT', 'L7TOUT', 'L7RSP', 'PROCTOUT'])
+
+export const isDetailed = (status: CheckStatus): boolean => !BARE.has(status)
+
 /**
  * Reads the cells of `show stat`. What a member wrote is dropped: its status code says it, and other words at each check
  * would be news each time.
  * @returns null if the last check did not fail in a known way
  */
 export function failedCheck(status: string, code: string, words: string): FailedCheck | null {
-  // While the next check runs, HAProxy puts "* " before the result of the last one.
-  const known = CHECK_STATUSES.find(name => name === status.replace(/^\* /, ''))
+  const known = CHECK_STATUSES.find(name => name === status)
   if (known === undefined) return null
   const number = /^\d{1,3}$/.test(code) ? Number(code) : 0
   return { status: known, code: number, words: WORDED_BY_MEMBER.has(known) ? '' : checkWords(words) }

@@ -1,12 +1,19 @@
 import { existsSync } from 'node:fs'
-import type { FailedCheck } from '../../protocol/checks.js'
 import { HAPROXY_MASTER_SOCKET, HAPROXY_SOCKET } from '../../protocol/paths.js'
 import { waitFor } from '../../time/wait.js'
 import { sendCommand } from './command.js'
 import { type ProcTable, parseProcTable } from './proc-table.js'
 import { parseServersState, type ServerState } from './servers-state.js'
 import { isSettled } from './settled.js'
-import { type ProxyRow, parseFailedChecks, parseServerLimits, parseStat, SHOW_ALL, SHOW_PROXIES } from './stat.js'
+import {
+  type ProxyRow,
+  parseFailedChecks,
+  parseServerLimits,
+  parseStat,
+  type ReadCheck,
+  SHOW_ALL,
+  SHOW_PROXIES,
+} from './stat.js'
 
 /** Timeout of an observation. */
 const ANSWER_MS = 1_000
@@ -31,7 +38,7 @@ export type HaproxyObservation = {
   /** Connection limits by server path, of servers that have one; null if not requested. */
   serverLimits: ReadonlyMap<string, number> | null
   /** Why servers are down, by path; null if not requested. */
-  failedChecks: ReadonlyMap<string, FailedCheck> | null
+  failedChecks: ReadonlyMap<string, ReadCheck> | null
 }
 
 /** Sends commands to HAProxy's two sockets: the master's and the current worker's. */

@@ -1,4 +1,4 @@
-import { type FailedCheck, failedCheck } from '../../protocol/checks.js'
+import { type FailedCheck, failedCheck, isDetailed } from '../../protocol/checks.js'
 import type { Counters } from '../../protocol/heartbeat.js'
 
 /** A frontend or backend row of `show stat`; `limit` is its connection limit. */
@@ -43,15 +43,37 @@ export function parseServerLimits(csv: string): Map<string, number> {
   return limits
 }
 
+/** A failed check, as the statistics show it. While the next check runs, HAProxy hides the code and the words. */
+export type ReadCheck = { check: FailedCheck; isPartial: boolean }
+
 /** Parses why servers are down from the same CSV, by path. Members choose some of the cells. */
-export function parseFailedChecks(csv: string): Map<string, FailedCheck> {
+export function parseFailedChecks(csv: string): Map<string, ReadCheck> {
   const rows = rowsOf(csv, line => line.includes(',DOWN') && !PROXY_ROW.test(line))
-  const checks = new Map<string, FailedCheck>()
+  const checks = new Map<string, ReadCheck>()
   for (const { cell } of rows) {
-    const check = failedCheck(cell('check_status'), cell('check_code'), cell('last_chk'))
-    if (check !== null && cell('status').startsWith('DOWN')) checks.set(`${cell('pxname')}/${cell('svname')}`, check)
+    const status = cell('check_status')
+    const check = failedCheck(status.replace(RUNNING, ''), cell('check_code'), cell('last_chk'))
+    if (check === null || !cell('status').startsWith('DOWN')) continue
+    const isPartial = RUNNING.test(status) && isDetailed(check.status)
+    checks.set(`${cell('pxname')}/${cell('svname')}`, { check, isPartial })
   }
   return checks
+}
+
+/** Before the result of the last check. */
+const RUNNING = /^\* /
+
+/** Completes what a reading hides with what earlier ones showed of the same result. */
+export function completeChecks(
+  before: ReadonlyMap<string, ReadCheck>,
+  now: ReadonlyMap<string, ReadCheck>,
+): Map<string, ReadCheck> {
+  return new Map(
+    [...now].map(([path, read]) => {
+      const known = before.get(path)
+      return [path, read.isPartial && known?.check.status === read.check.status ? known : read]
+    }),
+  )
 }
 
 type Row = { cell: (name: string) => string; number: (name: string) => number }

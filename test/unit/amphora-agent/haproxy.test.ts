@@ -6,7 +6,12 @@ import { differences } from '../../../amphora-agent/haproxy/plan-repair.js'
 import { joinCommands, planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
 import { parseProcTable } from '../../../amphora-agent/haproxy/runtime/proc-table.js'
 import { parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
-import { parseFailedChecks, parseServerLimits, parseStat } from '../../../amphora-agent/haproxy/runtime/stat.js'
+import {
+  completeChecks,
+  parseFailedChecks,
+  parseServerLimits,
+  parseStat,
+} from '../../../amphora-agent/haproxy/runtime/stat.js'
 import { serverStateFile } from '../../../amphora-agent/haproxy/server-state-file.js'
 import { significantOutput } from '../../../amphora-agent/haproxy/validate.js'
 import type { HaproxyPart, Server } from '../../../amphora-agent/protocol/desired.js'
@@ -300,7 +305,8 @@ t.test('failed checks are parsed, without what a member wrote', t => {
   const csv = [
     '# pxname,svname,status,check_status,check_code,check_duration,last_chk',
     'p:l,up,UP,L7OK,200,1,OK',
-    'p:l,refused,DOWN,* L4CON,,0,Connection refused',
+    'p:l,refused,DOWN,L4CON,,0,Connection refused',
+    'p:l,slow,DOWN,* L7TOUT,,0,',
     'p:l,unkind,DOWN 1/2,L7STS,503,5,"Go ""away"", DOWN,L4CON\t\u0007é"',
     'p:l,odd,DOWN,L9XXX,1,1,',
     'p:l,code,DOWN,L7STS,-503,1,x',
@@ -308,16 +314,30 @@ t.test('failed checks are parsed, without what a member wrote', t => {
     'p:l,BACKEND,DOWN,,,,',
   ].join('\n')
   const failed = parseFailedChecks(csv)
-  t.same(failed.get('p:l/wordy')?.words, Array(22).fill('x').join('  '))
+  t.same(failed.get('p:l/wordy')?.check.words, Array(22).fill('x').join('  '))
   failed.delete('p:l/wordy')
   t.strictSame(
     failed,
     new Map([
-      ['p:l/refused', { status: 'L4CON', code: 0, words: 'Connection refused' }],
-      ['p:l/unkind', { status: 'L7STS', code: 503, words: '' }],
-      ['p:l/code', { status: 'L7STS', code: 0, words: '' }],
+      ['p:l/refused', { check: { status: 'L4CON', code: 0, words: 'Connection refused' }, isPartial: false }],
+      ['p:l/unkind', { check: { status: 'L7STS', code: 503, words: '' }, isPartial: false }],
+      ['p:l/code', { check: { status: 'L7STS', code: 0, words: '' }, isPartial: false }],
+      ['p:l/slow', { check: { status: 'L7TOUT', code: 0, words: '' }, isPartial: false }],
     ]),
   )
+  const running = csv.replace('DOWN,L4CON,,0,Connection refused', 'DOWN,* L4CON,,0,').replace('L7STS,503', '* L7STS,')
+  const partial = parseFailedChecks(running)
+  t.match(partial.get('p:l/refused'), { check: { words: '' }, isPartial: true })
+  t.strictSame(
+    completeChecks(failed, partial).get('p:l/refused'),
+    failed.get('p:l/refused'),
+    'a running check hides it',
+  )
+  t.strictSame(completeChecks(failed, partial).get('p:l/unkind'), failed.get('p:l/unkind'))
+  const other = new Map([
+    ['p:l/refused', { check: { status: 'SOCKERR', code: 0, words: '' }, isPartial: true } as const],
+  ])
+  t.strictSame(completeChecks(failed, other), other, 'another result is another cause')
   t.end()
 })
 
