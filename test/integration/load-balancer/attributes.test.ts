@@ -41,6 +41,8 @@ const database = scratch.of('load_balancer')
 
 /** Columns that no request writes by name: the service maintains them. */
 const CHILD = ['id', 'load_balancer_id', 'project_id', 'created_at', 'updated_at', 'generation', 'change']
+/** The health manager's. */
+const OPERATING = ['operating_status', 'operating_reason', 'operating_since']
 const KEPT: readonly [resource: Resource, columns: readonly string[]][] = [
   [
     loadBalancer,
@@ -50,9 +52,11 @@ const KEPT: readonly [resource: Resource, columns: readonly string[]][] = [
       'owns_vip_port',
       'vip_vnic_type',
       'additional_vips',
-      'operating_status',
+      ...OPERATING,
       'reported_status',
       'impairment',
+      'impairment_reason',
+      'unheard_since',
       'created_at',
       'updated_at',
       'generation',
@@ -69,9 +73,9 @@ const KEPT: readonly [resource: Resource, columns: readonly string[]][] = [
       'fence',
     ],
   ],
-  [listener, [...CHILD, 'transport', 'operating_status']],
-  [pool, [...CHILD, 'last_server_number', 'operating_status']],
-  [member, [...CHILD, 'pool_id', 'server_number', 'vnic_type', 'operating_status']],
+  [listener, [...CHILD, ...OPERATING, 'transport']],
+  [pool, [...CHILD, ...OPERATING, 'last_server_number']],
+  [member, [...CHILD, ...OPERATING, 'pool_id', 'server_number', 'vnic_type']],
   [healthMonitor, [...CHILD, 'pool_id']],
   [l7Policy, [...CHILD, 'listener_id']],
   [l7Rule, [...CHILD, 'l7_policy_id']],

@@ -3,7 +3,12 @@ import { createServer as createHttpsServer } from 'node:https'
 import { type AddressInfo, createServer as createTcpServer, type Server } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import t from 'tap'
-import { parseFailedChecks, SHOW_ALL } from '../../../amphora-agent/haproxy/runtime/stat.js'
+import {
+  completeChecks,
+  parseFailedChecks,
+  type ReadCheck,
+  SHOW_ALL,
+} from '../../../amphora-agent/haproxy/runtime/stat.js'
 import { checkText } from '../../../controller/health-manager/operating/check-words.js'
 import type { HealthMonitorNode, MemberNode, PoolProtocol } from '../../../controller/load-balancer/tree/tree.js'
 import { aListener, aMonitor, aPool, uuid } from '../../golden/models.js'
@@ -222,12 +227,13 @@ t.test('members are up or down as their monitors report', async t => {
 })
 
 t.test('each member that is down says why', async t => {
+  let failed: ReadonlyMap<string, ReadCheck> = new Map()
   const found = async () => {
-    const failed = parseFailedChecks(await command(SHOW_ALL))
+    failed = completeChecks(failed, parseFailedChecks(await command(SHOW_ALL)))
     const paths = [...failed.keys()]
     return stories.flatMap(({ name }, index) => {
       const path = paths.find(each => each.endsWith(`/${uuid(4, index + 1)}`))
-      return path === undefined ? [] : [`${name}: ${checkText(failed.get(path))}`]
+      return path === undefined ? [] : [`${name}: ${checkText(failed.get(path)?.check)}`]
     })
   }
   const desired = stories.flatMap(({ name, why }) => (why === undefined ? [] : [`${name}: ${why}`]))
