@@ -148,7 +148,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
   await t.test('refused requests and their messages', async t => {
     const octets = `--payload-content-type ${OCTETS}`
     const refusals: [options: string, stderr: RegExp][] = [
-      ['store --payload x --secret-type odd', /^Bad Request: .*"secret_type": must be one of/m],
+      ['store --payload x --secret-type odd', /^Bad Request: .*"secret_type" must be one of/m],
       ['store --payload x --payload-content-type text/html', /^Bad Request: .*text\/html/m],
       ['store --payload x --payload-content-encoding base64', /^Bad Request: .*payload_content_type/m],
       [`store --payload x ${octets}`, /^Bad Request: .*base64/m],
@@ -158,7 +158,7 @@ export async function secrets(t: Test, { member, file }: Scene): Promise<void> {
       ['store --payload x --bit-length 0', /^Bad Request: .*"bit_length"/m],
       ['store --payload x --expiration soon', /Unable to parse date/],
       ['store --payload x --expiration 2001-01-01T00:00:00', /^Bad Request: .*expiration/m],
-      [`store --name ${'n'.repeat(256)}`, /^Bad Request: .*"name": must have at most 255 characters/m],
+      [`store --name ${'n'.repeat(256)}`, /^Bad Request: .*"name" must have at most 255 characters/m],
       [`store --file ${file('large', new Uint8Array(15_001))}`, /: The payload is longer than 20000 bytes/],
       [`store --file ${file('huge', new Uint8Array(30_000))}`, /25000 bytes|20000 bytes/],
       [`store --file ${file('empty', '')}`, /Cannot Be Empty String/],
