@@ -117,15 +117,15 @@ t.test('lists of quotas', async t => {
     const { body } = await api.ask('GET', `${QUOTAS}?${query}`, undefined, token)
     return (body.quotas as Json[]).map(({ project_id }) => project_id)
   }
-  t.strictSame(await list(''), ['p3', 'p1', 'p2'])
+  t.strictSame(await list(''), ['p1', 'p2', 'p3'])
   t.strictSame(await list('sort=project_id:desc'), ['p3', 'p2', 'p1'])
   t.strictSame(await list('pool=2'), ['p1', 'p2'])
   t.strictSame(await list('project_id=p1'), ['p1'])
-  t.strictSame(await list('limit=1&marker=p3'), ['p1'])
+  t.strictSame(await list('limit=1&marker=p2'), ['p3'])
   t.strictSame(await list('limit=1&marker=p2&page_reverse=true'), ['p1'])
   t.equal((await api.ask('GET', `${QUOTAS}?marker=nobody`, undefined, admin)).status, 400)
   t.match((await api.ask('GET', `${QUOTAS}?limit=2`, undefined, admin)).body.quotas_links, [
-    { rel: 'next', href: `${api.url}/v2/lbaas/quotas?limit=2&marker=p1` },
+    { rel: 'next', href: `${api.url}/v2/lbaas/quotas?limit=2&marker=p2` },
   ])
   t.strictSame(await list('', tokenOf('reader', 'p1')), ['p1'], 'other callers see only their own project')
 })
