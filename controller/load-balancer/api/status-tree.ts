@@ -46,8 +46,8 @@ const POOLS = `${list(
   'u.rank',
 )} true)`
 
-const IDLE_POOLS = `${list(POOL, 'pool p', 'p')} p.load_balancer_id = lb.id
-    AND NOT EXISTS (${listenersUsingPool(sql`p.id`).text}))`
+const IDLE_POOLS = `(SELECT CASE WHEN json_array_length(idle) > 0 THEN idle END FROM (SELECT ${list(POOL, 'pool p', 'p')} p.load_balancer_id = lb.id
+    AND NOT EXISTS (${listenersUsingPool(sql`p.id`).text})) AS idle) i)`
 
 const RULES = `(SELECT coalesce(json_agg(json_build_object('id', r.id, 'type', r.type, 'provisioning_status', ${childStatus('r')},
     'operating_status', ${switchOperatingStatus('r')}) ORDER BY r.created_at, r.id), '[]'::json)
@@ -62,9 +62,14 @@ const POLICIES = `${list(
 
 const LISTENERS = `${list(`${operating('l', 'listener')}, 'pools', ${POOLS}, 'l7policies', ${POLICIES}`, 'listener l', 'l')} l.load_balancer_id = lb.id)`
 
-const STATUSES = `SELECT lb.project_id, json_build_object('statuses', json_build_object('loadbalancer', json_build_object(
-    'id', lb.id, 'name', lb.name, 'operating_status', lb.operating_status, 'operating_reason', ${loadBalancerReason('lb')},
-    'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}, 'pools', ${IDLE_POOLS}))
+/**
+ * Keys without a value are left out, as Octavia does. A load balancer without listeners and pools has Octavia's five keys
+ * only: clients count them.
+ */
+const STATUSES = `SELECT lb.project_id, json_strip_nulls(json_build_object('statuses', json_build_object('loadbalancer', json_build_object(
+    'id', lb.id, 'name', lb.name, 'operating_status', lb.operating_status,
+    'operating_reason', CASE WHEN EXISTS (SELECT FROM listener l WHERE l.load_balancer_id = lb.id) THEN ${loadBalancerReason('lb')} END,
+    'provisioning_status', ${loadBalancerStatus('lb')}, 'listeners', ${LISTENERS}, 'pools', ${IDLE_POOLS})))
   )::text AS json FROM load_balancer lb WHERE lb.id = `
 
 /** Clients use either name. */

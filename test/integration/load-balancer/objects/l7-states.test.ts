@@ -206,7 +206,7 @@ t.test('a pool shows the listeners whose policies use it', async t => {
     loadbalancer: {
       listeners: [
         {
-          pools: [{ name: 'two', health_monitor: null, members: [] }],
+          pools: [{ name: 'two', members: [] }],
           l7policies: [
             {
               action: 'REDIRECT_TO_POOL',
