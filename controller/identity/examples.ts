@@ -80,6 +80,7 @@ const accounts: Examples['operations'] = {
     json: { project: { description: 'The new shop' } },
     command: "project set $PROJECT_ID --description 'The new shop'",
   },
+  'PUT /v3/projects/{id}/tags': { json: { tags: ['shop', 'retail'] } },
   'POST /v3/domains': { json: { domain: { name: 'partners' } }, command: 'domain create partners' },
   // A domain is deleted after it is disabled.
   'PATCH /v3/domains/{id}': {
