@@ -14,8 +14,11 @@ import type { Pace } from './pace.js'
 const WORKERS_MS = 30_000
 /** How often to query HAProxy for the limits and failed checks of its servers, which cost one row each. */
 const SERVER_ROWS_MS = 8_000
-/** How often to query them because servers went down or fail for another reason: at once, then not again for a while. */
-const CHANGED_ROWS_MS = 2_000
+/**
+ * How long to wait, per server, before they are queried again because servers went down or fail for another reason: a row
+ * costs some microseconds, and a report without the cause of a failure is worth less.
+ */
+const CHANGED_ROWS_MS_PER_SERVER = 1
 
 /** Observes HAProxy, and keeps the counters of all its workers, which never decrease. */
 export class Readings {
@@ -74,8 +77,7 @@ export class Readings {
     // Set it even if no answer comes: the next query is then a cheap one, and its answer shows that HAProxy is alive.
     if (withServerRows) this.#serverRowsAt = performance.now()
     let present = await this.#haproxy.observe(withServerRows)
-    const isStale = performance.now() - this.#changedRowsAt >= CHANGED_ROWS_MS
-    if (present?.failedChecks === null && isStale && failuresOf(present.servers) !== this.#failures) {
+    if (present?.failedChecks === null && this.#areRowsStale(present.servers)) {
       this.#changedRowsAt = performance.now()
       this.#serverRowsAt = this.#changedRowsAt
       present = (await this.#haproxy.observe(true)) ?? present
@@ -87,6 +89,12 @@ export class Readings {
       this.#failures = isComplete ? failuresOf(present.servers) : ''
     }
     return present
+  }
+
+  /** Whether other servers are down than when the rows were read, or for other reasons, and reading them again is cheap. */
+  #areRowsStale(servers: readonly ServerState[]): boolean {
+    const rest = servers.length * CHANGED_ROWS_MS_PER_SERVER
+    return performance.now() - this.#changedRowsAt >= rest && failuresOf(servers) !== this.#failures
   }
 
   /** Queries the master for its old workers if they may have changed. @returns false if it does not answer */
