@@ -37,12 +37,15 @@ export const TEST_PACKAGES = [
 ]
 /** Other projects' suites, which test/suites/ runs. */
 export const SUITE_PACKAGES = [
-  'golang-go',
+  'barbican-tempest-plugin',
+  'chromium',
   'golang-github-gophercloud-gophercloud-dev',
+  'golang-go',
+  'octavia-tempest-plugin',
+  'openstack-dashboard',
+  'python3-octavia-dashboard',
   'python3-requests-mock',
   'tempest',
-  'octavia-tempest-plugin',
-  'barbican-tempest-plugin',
 ]
 
 /** Units that these packages would start at the next boot. Krater runs these programs itself. */

@@ -8,6 +8,7 @@ import { createNetworks, networkSource } from './api/networks.js'
 import { createNoopResource } from './api/noop.js'
 import { createPorts, portSource } from './api/ports.js'
 import { createQuotas, noopQuotas } from './api/quotas.js'
+import { computeRoutes } from './api/routes/compute.js'
 import { otherRoutes } from './api/routes/other-collections.js'
 import { quotaRoutes } from './api/routes/quotas.js'
 import { resourceRoutes } from './api/routes/resources.js'
@@ -27,6 +28,7 @@ const routes = [
   ...[networkSource, subnetSource, portSource].flatMap(resourceRoutes),
   ...quotaRoutes,
   ...otherRoutes,
+  ...computeRoutes,
 ]
 
 /** The subset of the Networking API v2.0 that load balancer clients need: networks, subnets and ports. */

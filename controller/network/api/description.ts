@@ -86,6 +86,7 @@ const TEXTS: Omit<DescriptionTexts<NetworkRoute>, 'schemas'> = {
     subnets: 'Address ranges of a network.',
     ports: 'Attachments of devices to a network, with their MAC and IP addresses.',
     quotas: 'Limits on the number of networks, subnets and ports in a project.',
+    compute: 'For Horizon, which asks for servers. This service has none.',
     extensions: 'The extensions this service supports, and empty lists for resources it does not have.',
   },
   parameters: {

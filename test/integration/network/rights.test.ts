@@ -78,6 +78,9 @@ t.test('no route shows or changes another project’s objects', async t => {
     table[`GET /v2.0/${path}/:id`] = { expect: HIDDEN }
     table[`POST /v2.0/${path}`] = { body: {}, expect: 501 }
   }
+  for (const path of ['', '/servers', '/servers/detail', '/limits', '/os-simple-tenant-usage/:project']) {
+    table[`GET /compute/v2.1${path}`] = { expect: 'no trace' }
+  }
 
   // The documentation page is the same for everyone.
   const served = routesOf(app).filter(({ path }) => path !== '/docs')

@@ -141,6 +141,15 @@ export async function startKrater(t: Test, settings: Readonly<Record<string, str
 /** Settings with which nothing touches the kernel, and amphorae are only rows. */
 export const NOOP_DRIVERS = { KRATER_NETWORK_DRIVER: 'noop', KRATER_COMPUTE_DRIVER: 'noop' } as const
 
+/** The URLs of the APIs by the variables that their examples use. */
+export const apiUrls = (environment: NodeJS.ProcessEnv): Record<string, string> =>
+  Object.fromEntries(
+    ['IDENTITY', 'NETWORK', 'KEY_MANAGER', 'LOAD_BALANCER'].map(service => [
+      `${service}_URL`,
+      `http://127.0.0.1:${environment[`KRATER_${service}_PORT`]}`,
+    ]),
+  )
+
 /** Waits, checking every 50 ms. @throws Error that names what did not become true in time */
 export async function until(what: string, test: () => boolean | Promise<boolean>, seconds = 30): Promise<void> {
   const end = performance.now() + seconds * 1000
