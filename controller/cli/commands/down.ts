@@ -1,4 +1,5 @@
 import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
+import { constants } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { Option } from 'commander'
@@ -151,9 +152,20 @@ async function confirm(directory: string): Promise<void> {
     )
   }
   const terminal = createInterface({ input: process.stdin, output: process.stdout })
-  const answer = await terminal.question(
-    `This removes every load balancer, all data and all keys in ${directory} (${configurationFile(directory)}). Type yes to continue: `,
-  )
+  const interrupt = new AbortController()
+  terminal.once('SIGINT', () => interrupt.abort())
+  const answer = await terminal
+    .question(
+      `This removes every load balancer, all data and all keys in ${directory} (${configurationFile(directory)}). Type yes to continue: `,
+      { signal: interrupt.signal },
+    )
+    // Ctrl-C and Ctrl-D reject.
+    .catch(() => 'no')
   terminal.close()
-  if (answer.trim().toLowerCase() !== 'yes') throw new OperatorError('Nothing was removed.')
+  if (answer.trim().toLowerCase() === 'yes') return
+  const { aborted } = interrupt.signal
+  throw new OperatorError(
+    'Nothing was removed. To remove everything, run the command again and type yes.',
+    aborted ? 128 + constants.signals.SIGINT : 1,
+  )
 }

@@ -1,5 +1,6 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
@@ -95,6 +96,31 @@ t.test('without root one line says what is needed', async t => {
     t.equal(code, 1, command)
     t.match(stderr, /needs root.*sudo/s)
     t.equal(stderr.trim().split('\n').length, 1)
+  }
+})
+
+t.test('at the question of down --all, Ctrl-C and every answer but yes remove nothing, without a stack', async t => {
+  const krater = await createKrater(t)
+  writeFileSync(join(krater.directory, 'instance'), '0abcd\n')
+  const cases: [string, number][] = [
+    ['\x03', 130],
+    ['\x04', 1],
+    ['y\n', 1],
+  ]
+  for (const [keys, expected] of cases) {
+    // script gives the command a terminal.
+    const command = ['-qec', `"${process.execPath}" dist/krater.js down --all`, '/dev/null']
+    const terminal = spawn('script', command, { env: krater.environment, stdio: 'pipe', timeout: 60_000 })
+    let said = ''
+    terminal.stdout.setEncoding('utf8').on('data', piece => {
+      if (!said.includes('Type yes') && `${said}${piece}`.includes('Type yes to continue: ')) terminal.stdin.write(keys)
+      said += piece
+    })
+    const [status] = await once(terminal, 'exit')
+    t.equal(status, expected, JSON.stringify(keys))
+    t.match(said, /Nothing was removed\. To remove everything, run the command again and type yes\.\s*$/)
+    t.notMatch(said, /^ +at /m)
+    t.ok(existsSync(join(krater.directory, 'instance')))
   }
 })
 
