@@ -1,5 +1,5 @@
 import { constants } from 'node:os'
-import { CommanderError, Command as Program } from 'commander'
+import { CommanderError, InvalidArgumentError, Command as Program } from 'commander'
 import { stateDirectory } from '../config/load.js'
 import { namedVariables, unknownVariables } from '../config/unknown-variables.js'
 import manifest from '../package.json' with { type: 'json' }
@@ -111,11 +111,18 @@ function createProgram(): Program {
     .option(
       '--state-dir <directory>',
       'directory of all files of this instance (default: KRATER_STATE_DIR, else /var/lib/krater)',
+      requireNotEmpty,
     )
     .showSuggestionAfterError()
     .showHelpAfterError('(krater --help lists all commands)')
     .exitOverride()
     .addHelpText('after', EXAMPLES)
+}
+
+/** Otherwise a script whose variable is not set would work on the default directory. */
+function requireNotEmpty(path: string): string {
+  if (path === '') throw new InvalidArgumentError('It is empty. Name a directory, or leave the option out.')
+  return path
 }
 
 type Run = (command: Command, given: Record<string, unknown>) => Promise<void>

@@ -41,6 +41,10 @@ t.test('the command line explains itself', async t => {
       [['api', '--only', 'identity,mail'], /There is no API "mail"/],
       [['amphora', 'logs', 'x', '--lines', '0'], /from 1 to 5000/],
       [['amphora', 'show', ''], /The value of id is empty/],
+      [
+        ['--state-dir', '', 'down', '--all', '--yes'],
+        /'--state-dir <directory>' argument '' is invalid\. It is empty\./,
+      ],
       [['amphora', 'support-bundle', 'x', '--output', ''], /The value of output is empty/],
       [['key-manager', 'rotate-project-keys', '--project', ''], /The value of project is empty/],
       [['key-manager', 'audit', 'export', '--from', 'yesterday'], /"yesterday" is not a time/],
