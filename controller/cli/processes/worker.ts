@@ -1,3 +1,5 @@
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import { startHousekeeping } from '../../housekeeping/housekeeping.js'
 import { createLog } from '../../log/log.js'
 import { createMachineTurns } from '../../provider/amphora/act/machine-turns.js'
@@ -23,6 +25,8 @@ export async function runWorker(directory: string): Promise<void> {
     const instanceId = requireInstanceId(directory)
     const keys = await loadKeys(keyFiles(config, directory))
     const database = openDatabase(instance, 'load_balancer', 'worker', log)
+    // The parts below outlive the loss of their database, and would only log that it was never there.
+    await maybeOne(database, sql`SELECT FROM load_balancer LIMIT 1`)
     const networkDatabase = openDatabase(instance, 'network', 'worker', log)
     const network = await openNetwork(instance, networkDatabase)
     const heartbeatHost = await connectToAmphorae(instance, network, { fabric: fabricOf(directory), instanceId })
