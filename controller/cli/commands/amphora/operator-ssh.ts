@@ -1,4 +1,4 @@
-import { spawn } from 'node:child_process'
+import { type StdioOptions, spawn } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { amphoraIdentity, opensshPublicLine } from '../../../compute/amphora-identity.js'
@@ -11,8 +11,8 @@ export type SshTarget = { amphoraId: string; address: string }
 /**
  * Runs OpenSSH's client with the operators' key and the amphora's pinned host key, without trust on first use.
  * @param command words for the remote shell; an interactive shell when empty
- * @param output inherits the caller's streams, or collects standard output as text
- * @returns its exit status, and its standard output when collected
+ * @param output inherits the caller's streams, or collects what it prints as text
+ * @returns its exit status, and what it printed when collected
  */
 export async function operatorSsh(
   { config, directory }: Instance,
@@ -53,12 +53,15 @@ export async function operatorSsh(
 function run(program: string, args: string[], output: 'inherit' | 'text'): Promise<{ status: number; text: string }> {
   return new Promise((resolve, reject) => {
     const piped = output === 'text'
-    const child = spawn(program, args, { stdio: [piped ? 'ignore' : 'inherit', piped ? 'pipe' : 'inherit', 'inherit'] })
+    const stdio: StdioOptions = piped ? ['ignore', 'pipe', 'pipe'] : 'inherit'
+    const child = spawn(program, args, { stdio })
     const limit = piped ? setTimeout(() => child.kill('SIGTERM'), 30_000) : undefined
     let text = ''
-    child.stdout?.setEncoding('utf8').on('data', chunk => {
-      text = `${text}${chunk}`.slice(-4_000_000)
-    })
+    for (const stream of [child.stdout, child.stderr]) {
+      stream?.setEncoding('utf8').on('data', chunk => {
+        text = `${text}${chunk}`.slice(-4_000_000)
+      })
+    }
     child.on('error', reject)
     child.on('close', code => {
       clearTimeout(limit)
