@@ -1,3 +1,5 @@
+import { sentenceOf } from './cli/faults/fault.js'
+import { systemFault } from './cli/faults/system-fault.js'
 import { runCommandLine } from './cli/program.js'
 
 // sudo and service managers may omit the directories of ip, nft and sshd.
@@ -6,7 +8,8 @@ process.env.PATH = `${process.env.PATH ?? '/usr/bin:/bin'}:/usr/sbin:/sbin`
 // `krater amphora list | head` closes the pipe early.
 process.stdout.on('error', error => {
   if ((error as NodeJS.ErrnoException).code === 'EPIPE') process.exit(0)
-  process.stderr.write(`Cannot write the output: ${error.message}.\n`)
+  const fault = systemFault(error)
+  process.stderr.write(`${fault === null ? `Cannot write the output: ${error.message}.` : sentenceOf(fault)}\n`)
   process.exit(1)
 })
 

@@ -25,8 +25,8 @@ KRATER_NETWORK_DRIVER overrides network.driver. \`krater settings\` lists all se
 
 Exit status:
   0    done; for a process such as krater up: stopped by a signal in the orderly way
-  1    failed, or doctor or verify found faults; one sentence says why and what to do
-  2    the command line or a KRATER_ variable is wrong; nothing was done
+  1    failed, or doctor, explain or verify found faults; one sentence says why and what to do
+  2    the command line is wrong, or no setting has the name of a KRATER_ variable; nothing was done
   129, 130, 143   interrupted by SIGHUP, Ctrl-C or SIGTERM; the command can be run again
   Otherwise \`network exec\` and \`amphora ssh\` return the status of the program.`
 

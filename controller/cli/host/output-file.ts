@@ -40,5 +40,10 @@ const isAbout = (path: string, error: unknown): boolean =>
 function unwritable(path: string, error: unknown): unknown {
   const { code } = error as NodeJS.ErrnoException
   if (code === undefined) return error
+  if (code === 'ENOENT') {
+    return new OperatorError(
+      `Cannot write ${path}: its directory does not exist (ENOENT). Create it (mkdir -p), or name another file.`,
+    )
+  }
   return new OperatorError(`Cannot write ${path}: ${reasonOf(code)} (${code}). ${remedyFor(code, path)}.`)
 }

@@ -65,6 +65,10 @@ export function instanceId(directory: string): string | null {
   const file = join(directory, 'instance')
   if (!existsSync(file)) return null
   const id = readFileSync(file, 'utf8').trim()
-  if (!/^[0-9a-f]{5}$/.test(id)) throw new ConfigurationError(`${file} must hold five hexadecimal digits.`)
+  if (!/^[0-9a-f]{5}$/.test(id)) {
+    throw new ConfigurationError(
+      `${file} must hold five hexadecimal digits. Write those back that \`ip netns\` shows in the names of this instance, or restore the file from a backup.`,
+    )
+  }
   return id
 }

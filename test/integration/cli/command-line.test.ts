@@ -75,7 +75,7 @@ t.test('the command line explains itself', async t => {
     const full = spawn('sh', ['-c', `"${process.execPath}" dist/krater.js settings > /dev/full`], { stdio: 'pipe' })
     const [said, [status]] = await Promise.all([text(full.stderr), once(full, 'exit')])
     t.equal(status, 1)
-    t.match(said, /^Cannot write the output: ENOSPC.*\.\n$/)
+    t.match(said, /^Cannot write: the disk is full \(ENOSPC\)\. Free some space .*\.\n$/)
   })
 
   await t.test('before the set-up each command says what to do first', async t => {

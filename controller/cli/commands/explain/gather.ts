@@ -31,7 +31,10 @@ const COLLECTIONS: readonly { kind: Kind; collection: string }[] = [
 export async function gather(api: ApiClient, named: string): Promise<Facts> {
   const [found, ...others] = await find(api, named)
   if (found === undefined)
-    throw new OperatorError(`There is no load balancer, and no object of one, called ${named}.`, 2)
+    throw new OperatorError(
+      `There is no load balancer, and no object of one, called ${named}. \`openstack loadbalancer list\` lists what these credentials can see.`,
+      2,
+    )
   if (others.length > 0) {
     const lines = [found, ...others].map(({ kind, id }) => `  ${kind} ${id}`)
     throw new OperatorError(`Several objects are called ${named}; give an id:\n${lines.join('\n')}`, 2)

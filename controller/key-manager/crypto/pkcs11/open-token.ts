@@ -17,7 +17,11 @@ export async function openToken(
   origin: string
 }> {
   const { library_path: libraryPath, pin_file: file, pin_variable: variable, pin_command: command } = pkcs11
-  if (libraryPath === undefined) throw new ConfigurationError('key_manager.crypto.pkcs11.library_path is not set.')
+  if (libraryPath === undefined) {
+    throw new ConfigurationError(
+      'key_manager.crypto.pkcs11.library_path is not set. Set it to the PKCS#11 library of the token, such as /usr/lib/softhsm/libsofthsm2.so.',
+    )
+  }
   const source = sourceOf({ file, variable, command })
   if (source === null) {
     throw new ConfigurationError(

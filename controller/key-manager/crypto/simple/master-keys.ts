@@ -6,6 +6,9 @@ import type { SimpleSettings } from './options.js'
 
 const WHAT = 'the key manager’s master key'
 
+const whatOf = ({ kind }: SecretSource): string =>
+  kind === 'file' ? `${WHAT}, which the first \`krater up\` or \`krater db migrate\` generates` : WHAT
+
 /** Where the master keys come from; by default a file below the state directory. */
 export function masterKeySource(
   { master_key_file, master_key_variable: variable, master_key_command: command }: SimpleSettings,
@@ -20,7 +23,7 @@ export function masterKeySource(
  * @throws ConfigurationError
  */
 export async function readMasterKeys(source: SecretSource): Promise<Buffer[]> {
-  const words = (await readSecret(source, WHAT)).split(/[\s,]+/).filter(word => word !== '')
+  const words = (await readSecret(source, whatOf(source))).split(/[\s,]+/).filter(word => word !== '')
   if (words.length === 0 || !words.every(word => /^[0-9a-fA-F]{64}$/.test(word))) {
     throw new ConfigurationError(
       `${originOf(source)} (${WHAT}) must hold keys of 64 hexadecimal digits each, the newest first.`,

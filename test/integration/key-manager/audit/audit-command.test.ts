@@ -62,7 +62,7 @@ t.test('an output file that cannot be written is named in the error', async t =>
   const nowhere = join(directory, 'nowhere', 'audit.jsonl')
   await t.rejects(exportAuditLog(directory, { output: nowhere }), {
     name: 'Error',
-    message: new RegExp(`^Cannot write ${nowhere}: it does not exist \\(ENOENT\\)\\. Check the path`),
+    message: new RegExp(`^Cannot write ${nowhere}: its directory does not exist \\(ENOENT\\)\\. Create it`),
   })
   await t.rejects(exportAuditLog(directory, { output: '/dev/full' }), {
     message: /^Cannot write \/dev\/full: the disk is full \(ENOSPC\)\. Free some space/,

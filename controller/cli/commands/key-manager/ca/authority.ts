@@ -27,6 +27,8 @@ export async function authority(database: Database, id: string): Promise<{ id: s
   const named = sql<{ id: string; pluginName: string }>`
     SELECT id, plugin_name AS "pluginName" FROM certificate_authority WHERE id = ${id}`
   const found = isId(id) ? await maybeOne(database, named) : undefined
-  if (found === undefined) throw new OperatorError(`There is no certificate authority ${id}.`)
+  if (found === undefined) {
+    throw new OperatorError(`There is no certificate authority ${id}. \`krater key-manager ca list\` lists all.`)
+  }
   return found
 }
