@@ -121,14 +121,15 @@ const policies: Examples['operations'] = {
   },
   [`DELETE ${lb}/l7policies/{id}`]: { command: 'loadbalancer l7policy delete $L7POLICY_ID --wait' },
   [`GET ${lb}/l7policies/{policy}/rules`]: { command: 'loadbalancer l7rule list $L7POLICY_ID' },
+  // Without --wait: python-octaviaclient then asks for the rule with both ids swapped.
   [`POST ${lb}/l7policies/{policy}/rules`]: {
     json: { rule: { type: 'PATH', compare_type: 'STARTS_WITH', value: '/cart' } },
-    command: 'loadbalancer l7rule create $L7POLICY_ID --type PATH --compare-type STARTS_WITH --value /cart --wait',
+    command: 'loadbalancer l7rule create $L7POLICY_ID --type PATH --compare-type STARTS_WITH --value /cart',
   },
   [`GET ${lb}/l7policies/{policy}/rules/{id}`]: { command: 'loadbalancer l7rule show $L7POLICY_ID $RULE_ID' },
   [`PUT ${lb}/l7policies/{policy}/rules/{id}`]: {
     json: { rule: { invert: true } },
-    command: 'loadbalancer l7rule set $L7POLICY_ID $RULE_ID --invert --wait',
+    command: 'loadbalancer l7rule set $L7POLICY_ID $RULE_ID --invert',
   },
   [`DELETE ${lb}/l7policies/{policy}/rules/{id}`]: {
     command: 'loadbalancer l7rule delete $L7POLICY_ID $RULE_ID --wait',
@@ -160,8 +161,8 @@ const administration: Examples['operations'] = {
   ...kind('flavor', 'FLAVOR_ID', {
     create: { name: 'pair', flavor_profile_id: '$FLAVORPROFILE_ID' },
     options: '--name pair --flavorprofile $FLAVORPROFILE_ID',
-    update: { description: 'Two amphorae' },
-    changes: "--description 'Two amphorae'",
+    update: { name: 'active-standby' },
+    changes: '--name active-standby',
   }),
   ...kind('availabilityzoneprofile', 'AVAILABILITYZONEPROFILE_ID', {
     key: 'availability_zone_profile',
