@@ -14,7 +14,8 @@ export function trimmed(value: unknown): unknown {
 export const textUpTo = (maxLength: number) => z.string().max(maxLength, `must have at most ${maxLength} characters`)
 
 /** A member of a body: a text that must not be empty. */
-export const filledText = (maxLength = Number.POSITIVE_INFINITY) => textUpTo(maxLength).min(1, 'must not be empty')
+export const filledText = (maxLength?: number) =>
+  (maxLength === undefined ? z.string() : textUpTo(maxLength)).min(1, 'must not be empty')
 
 /** A member of a body: a whole number. */
 export function wholeNumber(min: number, max: number) {
