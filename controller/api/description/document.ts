@@ -8,7 +8,7 @@ export type DescriptionTexts<Route extends Described> = {
   version: string
   summary: string
   description: string
-  /** A sentence about each group of routes. */
+  /** A sentence about each group of routes, in the order in which they are shown. */
   groups: Readonly<Record<string, string>>
   schemas: Readonly<Record<string, Schema>>
   /** Parameters that routes refer to. */
@@ -38,6 +38,7 @@ export function openApiDocument<Route extends Described>(
   const used = new Set(routes.map(({ group }) => group))
   // At the end: it is about the API itself.
   if (used.delete(OPEN_GROUP)) used.add(OPEN_GROUP)
+  const names = [...new Set([...Object.keys(groups), ...used])].filter(name => used.has(name))
   return {
     openapi: '3.1.1',
     info: { title, version, summary, description },
@@ -45,7 +46,7 @@ export function openApiDocument<Route extends Described>(
     servers: [{ url: '.' }],
     security: [{ token: [] }],
     'x-urlVariable': texts.examples.urlVariable,
-    tags: [...used].map(name => ({
+    tags: names.map(name => ({
       name,
       description: name === OPEN_GROUP ? 'The API itself.' : (groups[name] ?? `The ${name}.`),
     })),

@@ -23,10 +23,13 @@ export type Located = { method: string; path: string; operation: Operation; shar
 export function operationHtml({ method, path, operation, shared }: Located, writer: SchemaWriter): string {
   const { operationId, summary, description = '', requestBody } = operation
   const body = requestBody === undefined ? '' : `<h3>Body</h3>${bodyHtml(requestBody.content, writer)}`
-  return `<details class="op ${method}" id="${anchorOf(operationId)}"><summary><b>${method.toUpperCase()}</b>${code(path)}<span>${escapeHtml(summary)}</span></summary>
+  return `<details class="op ${method}" id="${anchorOf(operationId)}"><summary><b>${method.toUpperCase()}</b>${pathHtml(path)}<span>${escapeHtml(summary)}</span></summary>
 <div><p>${escapeHtml(description)}</p>${examplesHtml(operation['x-codeSamples'] ?? [])}
 ${parametersHtml([...shared, ...(operation.parameters ?? [])], writer)}${body}${answersHtml(operation, writer)}</div></details>`
 }
+
+/** A path that narrow windows break before its slashes. */
+const pathHtml = (path: string): string => code(path).replaceAll(/(?<=\w|\})\//g, '<wbr>/')
 
 const examplesHtml = (samples: readonly CodeSample[]): string =>
   samples.map(({ label, source }) => `<h3>With ${label}</h3><pre>${escapeHtml(source)}</pre>`).join('')

@@ -61,7 +61,7 @@ const section = (name: string, inside: string): string =>
 
 /** The search appears with the script. */
 const navigation = (groups: readonly string[]): string =>
-  `<nav aria-label="Operations"><search hidden><label for="search">Search</label><input id="search" type="search" placeholder="pool create" aria-describedby="found" aria-keyshortcuts="/" autocomplete="off"><span id="found" role="status" class="quiet"></span></search>
+  `<nav aria-label="Operations"><search hidden><label for="search">Search</label><input id="search" type="search" placeholder="command or attribute" aria-describedby="found" aria-keyshortcuts="/" autocomplete="off"><span id="found" role="status" class="quiet"></span></search>
 <ul><li><a href="#Examples">examples</a>${groups.map(name => `<li><a href="#${anchorOf(name)}">${escapeHtml(name.replaceAll('_', ' '))}</a>`).join('')}<li><a href="#Objects">objects</a><li><a href="#Errors">errors</a></ul></nav>`
 
 const beforeTheExamples = (variable: string): string =>

@@ -79,7 +79,7 @@ for (const pre of all('pre')) {
   addButton(heading, 'Copy', 'Copy: ' + heading.textContent, () => pre.textContent)
 }
 for (const { element } of operations) {
-  const name = element.firstElementChild.textContent
+  const name = [...element.firstElementChild.children].map(part => part.textContent).join(' ')
   addButton(element.querySelector('p'), 'Copy link', 'Copy the link to ' + name, () => root + '/docs#' + element.id)
   element.addEventListener('toggle', () => { if (element.open) history.replaceState(null, '', '#' + element.id) })
 }
@@ -87,6 +87,8 @@ input.addEventListener('input', search)
 input.addEventListener('keydown', event => {
   const first = operations.find(({ element }) => !element.hidden)
   if (event.key !== 'Enter' || input.value === '' || first === undefined) return
+  // Or the same key press would close it again.
+  event.preventDefault()
   first.element.open = true
   first.element.firstElementChild.focus()
 })

@@ -179,8 +179,9 @@ t.test('the document and the page need no token', async t => {
     /default-src 'none'; style-src 'sha256-\S+'; script-src 'sha256-\S+';/,
   )
   t.notMatch(page.text, /<link|\ssrc=|href="https?:/, 'the page loads nothing')
+  const text = page.text.replaceAll('<wbr>', '')
   for (const route of routes) {
-    t.ok(page.text.includes(`/v2${(route.split(' ')[1] ?? '').replace(/:(\w+)/g, '{$1}')}<`), `the page shows ${route}`)
+    t.ok(text.includes(`/v2${(route.split(' ')[1] ?? '').replace(/:(\w+)/g, '{$1}')}<`), `the page shows ${route}`)
   }
   t.match(page.text, /load-balancer_member/, 'the page shows who may call each route')
   t.equal((await api.ask('POST', '/openapi.json', {}, tokenOf('admin'))).status, 405)
