@@ -60,13 +60,16 @@ export function createApplication({ name, log, presentFault }: ApplicationOption
     )
   })
   app.on('error', error => {
-    // The system's errors have a code: the client has gone. Any other is a bug.
-    if (typeof error?.code === 'string') log.info({ service: name, reason: error.message }, 'connection error')
+    if (isConnectionError(error)) log.info({ service: name, reason: error.message }, 'connection error')
     else log.error({ service: name, err: error }, 'The answer could not be sent')
   })
   app.on('malformed', createMalformedAnswer({ name, log, presentFault }))
   return app
 }
+
+/** Whether the client has gone: the system's codes have no underscore. Other errors are bugs, those of Node.js too. */
+const isConnectionError = ({ code }: NodeJS.ErrnoException): boolean =>
+  code !== undefined && (/^E[A-Z0-9]+$/.test(code) || code === 'ERR_STREAM_PREMATURE_CLOSE')
 
 function faultOf(error: unknown, requestId: string): Fault {
   if (error instanceof ApiError) {

@@ -90,6 +90,30 @@ t.test('an endless chunked body is 413 once it is too large', async t => {
   t.match(answer, /^HTTP\/1\.1 413 [\s\S]*connection: close/i)
 })
 
+t.test('chunks of any size are one body, but not thousands of tiny ones', async t => {
+  const { port } = await serve(t, async ctx => {
+    const { length } = await readBytes(ctx, 100_000)
+    ctx.body = `${length} bytes`
+  })
+  const post = async (count: number, size: number) => {
+    const socket = createConnection({ host: '127.0.0.1', port })
+    socket.on('error', () => undefined)
+    const chunks = `${size.toString(16)}\r\n${'a'.repeat(size)}\r\n`.repeat(count)
+    socket.write(`POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n${chunks}0\r\n\r\n`)
+    const [answer] = await once(socket, 'data')
+    socket.destroy()
+    return String(answer)
+  }
+  for (const [count, size] of [
+    [1, 3],
+    [4000, 1],
+    [4500, 20],
+    [2, 40_000],
+  ] as const)
+    t.match(await post(count, size), `\r\n\r\n${count * size} bytes`)
+  t.match(await post(5000, 1), /^HTTP\/1\.1 400 [^]*connection: close[^]*too many small chunks/i)
+})
+
 t.test('the client’s address comes from X-Forwarded-For only behind trusted proxies', async t => {
   const asked = async (trusted: string[], forwarded?: string) => {
     const addressOf = createClientAddress(trusted)
