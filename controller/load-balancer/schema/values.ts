@@ -148,9 +148,13 @@ export const netmask = valueType<string>(TEXT, ipAddress.jsonSchema, value => {
     : reading
 })
 
+/** Longer than any network in CIDR form. */
+const MAX_CIDR = 64
+
 /** Host bits are cleared. */
 export const cidr = valueType<string>(TEXT, { type: 'string', format: 'cidr' }, value => {
-  const [address = '', prefix, ...rest] = typeof value === 'string' ? value.split('/') : []
+  const isShort = typeof value === 'string' && value.length <= MAX_CIDR
+  const [address = '', prefix, ...rest] = isShort ? value.split('/') : []
   const version = ipVersionOf(address)
   const bits = version === 4 ? 32 : 128
   const length = prefix === undefined ? bits : /^\d{1,3}$/.test(prefix) ? Number(prefix) : -1
@@ -164,13 +168,17 @@ export const cidr = valueType<string>(TEXT, { type: 'string', format: 'cidr' }, 
   return accepted(`${network.toString()}/${length}`)
 })
 
-export function listOf<T>(item: ValueType<T>) {
+/** Items of a list, unless it says otherwise: one object must not grow to the size that a tree of thousands may have. */
+const MAX_ITEMS = 1000
+
+export function listOf<T>(item: ValueType<T>, maxItems = MAX_ITEMS) {
   const column = item.column === 'jsonb' ? 'jsonb' : `${item.column}[]`
   return valueType<T[]>(
     { kind: 'json', column, form: z.array(item.form) },
-    { type: 'array', items: item.jsonSchema },
+    { type: 'array', items: item.jsonSchema, maxItems },
     value => {
       if (!Array.isArray(value)) return refused('Value should be a list')
+      if (value.length > maxItems) return refused(`Value should be a list of at most ${maxItems} items`)
       const items: T[] = []
       for (const [index, element] of value.entries()) {
         const reading = item.read(element)
@@ -190,15 +198,15 @@ export function nonEmptyListOf<T>(item: ValueType<T>) {
 }
 
 /** A list without duplicates; repeated values are dropped. */
-export function setOf(item: ValueType<string>) {
-  const list = listOf(item)
+export function setOf(item: ValueType<string>, maxItems = MAX_ITEMS) {
+  const list = listOf(item, maxItems)
   return valueType<string[]>(list, list.jsonSchema, value => {
     const reading = list.read(value)
     return reading.ok ? accepted([...new Set(reading.value)]) : reading
   })
 }
 
-export const tags = setOf(text(255))
+export const tags = setOf(text(255), 256)
 
 /** A JSON object whose values have one type. The resource's rules check its keys. */
 export function mapOf<T>(item: ValueType<T>) {

@@ -69,7 +69,7 @@ t.test('values', async t => {
   await t.test('host bits of a CIDR are cleared', async t => {
     t.same(cidr.read('10.1.2.3/8'), { ok: true, value: '10.0.0.0/8' })
     t.same(cidr.read('2001:db8::1/32'), { ok: true, value: '2001:db8::/32' })
-    for (const value of ['10.0.0.0/33', '10.0.0.0/-1', '10.0.0.0/8/8', 'x/8', 8]) refused(cidr, value)
+    for (const value of ['10.0.0.0/33', '10.0.0.0/-1', '10.0.0.0/8/8', 'x/8', 8, '/'.repeat(65)]) refused(cidr, value)
   })
   await t.test('text length counts characters, and NUL is refused', async t => {
     accepted(text(3), '🙂🙂🙂')
@@ -77,6 +77,7 @@ t.test('values', async t => {
     refused(text(3), 'a\0')
     t.same(tags.read(['a', 'b', 'a']), { ok: true, value: ['a', 'b'] })
     t.match(tags.read(['a', 5]), { ok: false, path: [1] })
+    refused(tags, Array(257).fill('a'))
     refused(mapOf(text(5)), { a: 1 })
   })
   await t.test('no value makes a parser throw', async () => {

@@ -9,6 +9,9 @@ export const LISTENER_PROTOCOLS = ['HTTP', 'HTTPS', 'TCP', 'TERMINATED_HTTPS', '
 
 const NO_HEADERS: Readonly<Record<string, string>> = {}
 
+/** An update of the list fits into an ordinary body too. */
+const MAX_CIDRS = 4000
+
 const milliseconds = integer(0, 2_073_600_000)
 
 export const listener = defineResource({
@@ -95,7 +98,9 @@ export const listener = defineResource({
       null,
       'Key manager reference of the revocation list for client certificates.',
     ),
-    allowed_cidrs: rendered(settable(setOf(cidr), null, 'Networks that clients may connect from; all if empty.')),
+    allowed_cidrs: rendered(
+      settable(setOf(cidr, MAX_CIDRS), null, 'Networks that clients may connect from; all if empty.'),
+    ),
     tls_ciphers: settable(tlsCiphers, null, 'OpenSSL cipher string.'),
     tls_versions: settable(tlsVersions, null, 'Enabled TLS versions.'),
     alpn_protocols: settable(alpnProtocols, null, 'ALPN protocols to offer in the TLS handshake.'),
