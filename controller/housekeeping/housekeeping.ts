@@ -13,7 +13,7 @@ import type { AgentConnections } from '../provider/amphora/agent/connection.js'
 import { NOTHING_WATCHED, watchInterfaces, watchMachines } from './machine-watch.js'
 import type { HousekeepingSettings } from './options.js'
 import { sweepOrphans } from './orphan-sweep.js'
-import { purgeRecords } from './purge.js'
+import { purgeRecords, trimAnswers } from './purge.js'
 import { checkReach } from './reach-check.js'
 import { checkWarmPool, sizeWarmPool, tendWarmPool, type WarmPool } from './warm-pool.js'
 
@@ -42,6 +42,7 @@ const STOP_LIMIT_MS = 5_000
 const WATCH_SECONDS = 1
 const INTERFACES_SECONDS = 3
 const REACH_SECONDS = 5
+const TRIM_SECONDS = 60
 const PURGE_SECONDS = 3_600
 
 /**
@@ -90,6 +91,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('removing orphans', sweepSeconds, stopping.signal, log, async () => {
       orphans = await sweepOrphans({ database, network, compute, log, portAgeSeconds }, orphans)
     }),
+    repeat('trimming kept answers', TRIM_SECONDS, stopping.signal, log, () => trimAnswers(database)),
     repeat('purging old records', PURGE_SECONDS, stopping.signal, log, () => purgeRecords(database)),
   ]
   return {

@@ -11,6 +11,23 @@ export const MAX_EVENTS = 1000
 export const EVENT_DAYS = 90
 export const STATUS_DAYS = 30
 
+/** Bytes of answers kept for repeats of a project's requests. Trees of thousands of members have answers of megabytes. */
+const MAX_PROJECT_BYTES = 64 * 1024 * 1024
+
+/** Deletes the oldest answers of projects that have too much of them: their keys start new requests. */
+export async function trimAnswers(database: Database, maxProjectBytes = MAX_PROJECT_BYTES): Promise<void> {
+  await execute(
+    database,
+    sql`
+     DELETE FROM repeated_request r
+      USING (SELECT project_id, user_id, key,
+                    sum(octet_length(body)) OVER (PARTITION BY project_id ORDER BY created_at DESC, user_id, key) AS bytes
+               FROM repeated_request) AS kept
+      WHERE kept.bytes > ${maxProjectBytes}
+        AND (r.project_id, r.user_id, r.key) = (kept.project_id, kept.user_id, kept.key)`,
+  )
+}
+
 /** Deletes expired idempotency records, history events and counters of restarts and adoptions. */
 export async function purgeRecords(database: Database): Promise<void> {
   await execute(

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { purgeRecords } from '../../../controller/housekeeping/purge.js'
+import { purgeRecords, trimAnswers } from '../../../controller/housekeeping/purge.js'
 import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
 import { FOREIGN, tokenOf } from '../../support/clients/callers.js'
 import { idIn, type Json } from '../../support/clients/json-answers.js'
@@ -197,4 +197,14 @@ t.test('records are kept for a day', async t => {
     .update({ created_at: api.database.raw(`now() - interval '25 hours'`) })
   await purgeRecords(api.database)
   t.strictSame(await api.database('repeated_request').pluck('key'), ['young'])
+})
+
+t.test('a project keeps its newest answers, and others keep theirs', async t => {
+  const api = await startTestApi()
+  t.teardown(api.stop)
+  for (const key of ['first', 'second', 'third']) await keyed(api, key)
+  const [{ bytes }] = await api.database('repeated_request').select(api.database.raw('octet_length(body) AS bytes'))
+  await api.database('repeated_request').where({ key: 'first' }).update({ project_id: 'another' })
+  await trimAnswers(api.database, 1.5 * bytes)
+  t.strictSame((await api.database('repeated_request').pluck('key')).sort(), ['first', 'third'])
 })
