@@ -20,15 +20,22 @@ const COMPARISONS: Readonly<Record<string, (text: Fragment, value: Fragment) => 
 export const filterConditions = (filters: Filters, { query }: Pick<IdentityCall, 'query'>): Fragment[] =>
   [...query].flatMap(([parameter, value]) => {
     if (Object.hasOwn(filters, parameter)) return [exactly(parameter, filters[parameter]!, value)]
-    const [, name, ignoresCase, comparison] = /^(.+?)__(i?)(\w+)$/.exec(parameter) ?? []
-    if (name === undefined || comparison === undefined) return []
+    const { name, ignoresCase, comparison } = partsOf(parameter)
     if (!Object.hasOwn(filters, name) || !Object.hasOwn(COMPARISONS, comparison)) return []
     const text = textOf(name, filters[name]!)
     if (text === null) return []
     const compare = COMPARISONS[comparison]!
     const bound = sql`${value}::text`
-    return [ignoresCase === 'i' ? compare(sql`lower(${text})`, sql`lower(${bound})`) : compare(text, bound)]
+    return [ignoresCase ? compare(sql`lower(${text})`, sql`lower(${bound})`) : compare(text, bound)]
   })
+
+/** The parts of `name__icontains`. */
+function partsOf(parameter: string): { name: string; ignoresCase: boolean; comparison: string } {
+  const at = parameter.lastIndexOf('__')
+  const how = parameter.slice(at + 2)
+  const ignoresCase = how.startsWith('i')
+  return { name: parameter.slice(0, Math.max(at, 0)), ignoresCase, comparison: ignoresCase ? how.slice(1) : how }
+}
 
 export const filterParameters = (filters: Filters, plural: string) =>
   Object.entries(filters).map(([name, filter]) => {
