@@ -1,8 +1,7 @@
-import { type DescriptionTexts, openApiDocument } from '../api/description/document.js'
-import type { Route } from '../api/route.js'
-import { type OpenApi, objectOf, type Schema } from '../api/schema.js'
-import type { Service } from './dialect.js'
-import { EXAMPLES } from './examples.js'
+import { type DescriptionTexts, openApiDocument } from '../../api/description/document.js'
+import type { Route } from '../../api/route.js'
+import { type OpenApi, objectOf, type Schema } from '../../api/schema.js'
+import type { Service } from '../dialect.js'
 import {
   administrators,
   administratorsAndUser,
@@ -13,8 +12,9 @@ import {
   readersAndProject,
   readersAndUser,
   userAlone,
-} from './policy.js'
-import type { StoredToken } from './tokens/store.js'
+} from '../policy.js'
+import type { StoredToken } from '../tokens/store.js'
+import { EXAMPLES } from './examples.js'
 
 type AnyRoute = Route<Service, StoredToken, Rule>
 

@@ -1,4 +1,4 @@
-import type { Examples } from '../api/description/examples.js'
+import type { Examples } from '../../api/description/examples.js'
 
 /** Roles of users and groups on projects, domains and the system. */
 const grants = Object.fromEntries(
