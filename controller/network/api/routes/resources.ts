@@ -171,9 +171,12 @@ function targetOf(call: Call<Caller>): Target {
   return { caller: call.caller, id: call.params.id ?? '', revision: requestedRevision(call.header('If-Match')) }
 }
 
+const REVISION = 'revision_number='
+
 /** The revision in `If-Match: revision_number=N`; null without one. @throws NeutronError 400 in Neutron's wording */
 function requestedRevision(header: string): number | null {
-  const [given, ...more] = header.split(',').flatMap(tag => /^\s*"?revision_number=(.*?)"?\s*$/.exec(tag)?.[1] ?? [])
+  const tags = header.split(',').map(tag => tag.trim().replace(/^"/, '').replace(/"$/, ''))
+  const [given, ...more] = tags.filter(tag => tag.startsWith(REVISION)).map(tag => tag.slice(REVISION.length))
   if (more.length > 0) throw invalidRequest('Multiple revision_number constraints are not supported.')
   if (given === undefined) return null
   if (!/^\d{1,15}$/.test(given)) throw invalidRequest('Revision number constraint must be an integer.')
