@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { parse } from 'yaml'
+import { parse, YAMLParseError } from 'yaml'
 import { z } from 'zod'
 import { OperatorError } from './operator-error.js'
 
@@ -24,7 +24,8 @@ const KEYS = [
 export type Credentials = Partial<Record<(typeof KEYS)[number], string>> & { auth_url: string }
 
 const authSchema = z.object(Object.fromEntries(KEYS.map(key => [key, z.coerce.string().optional()])))
-const cloudsSchema = z.object({ clouds: z.record(z.string(), z.object({ auth: authSchema })) })
+const cloudSchema = z.object({ auth: authSchema })
+const cloudsSchema = z.object({ clouds: z.record(z.string(), z.unknown()) })
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -34,7 +35,8 @@ type Environment = Readonly<Record<string, string | undefined>>
  * @throws OperatorError
  */
 export function findCredentials(directory: string, environment: Environment): Credentials {
-  const { OS_CLOUD: cloud, OS_AUTH_URL: url } = environment
+  const cloud = environment.OS_CLOUD || undefined
+  const { OS_AUTH_URL: url } = environment
   if (cloud === undefined && url !== undefined) return fromVariables(environment)
   const files = [
     ...(environment.OS_CLIENT_CONFIG_FILE === undefined ? [] : [environment.OS_CLIENT_CONFIG_FILE]),
@@ -45,7 +47,7 @@ export function findCredentials(directory: string, environment: Environment): Cr
   ]
   const wanted = cloud === undefined ? files.slice(-1) : files
   for (const file of wanted.filter(path => existsSync(path))) {
-    const found = readClouds(file)[cloud ?? 'krater']
+    const found = readCloud(file, cloud ?? 'krater')
     if (found !== undefined) return complete(found, `The cloud ${cloud ?? 'krater'} in ${file}`)
   }
   throw new OperatorError(
@@ -63,10 +65,26 @@ function fromVariables(environment: Environment): Credentials {
   )
 }
 
-function readClouds(file: string): Readonly<Record<string, Partial<Credentials> | undefined>> {
-  const read = cloudsSchema.safeParse(parse(readFileSync(file, 'utf8')))
+/** @returns undefined if the file has no cloud of this name. Other clouds may be of any kind. */
+function readCloud(file: string, name: string): Partial<Credentials> | undefined {
+  const read = cloudsSchema.safeParse(parseYaml(file))
   if (!read.success) throw new OperatorError(`${file} is not a clouds.yaml: ${z.prettifyError(read.error)}`)
-  return Object.fromEntries(Object.entries(read.data.clouds).map(([name, { auth }]) => [name, auth]))
+  const { clouds } = read.data
+  if (!Object.hasOwn(clouds, name)) return undefined
+  const cloud = cloudSchema.safeParse(clouds[name])
+  if (!cloud.success) throw new OperatorError(`The cloud ${name} in ${file} is wrong: ${z.prettifyError(cloud.error)}`)
+  return cloud.data.auth
+}
+
+/** @throws OperatorError without the text around the fault, which may be a password */
+function parseYaml(file: string): unknown {
+  try {
+    return parse(readFileSync(file, 'utf8'))
+  } catch (error) {
+    if (!(error instanceof YAMLParseError)) throw error
+    const [place] = error.linePos ?? []
+    throw new OperatorError(`${file} is not valid YAML${place === undefined ? '' : ` in line ${place.line}`}.`)
+  }
 }
 
 function complete(given: Partial<Credentials>, where: string): Credentials {

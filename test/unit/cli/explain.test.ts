@@ -96,7 +96,7 @@ t.test('each cause has its words and its remedy', async t => {
       withMember(failing('Layer7 wrong status: HTTP 503')),
       false,
       /with 503/,
-      /curl -i http:\/\/10\.0\.0\.5:8080\/health/,
+      /curl -i 'http:\/\/10\.0\.0\.5:8080\/health'/,
     ],
     [
       'TLS',

@@ -187,7 +187,7 @@ function checkFinding(text: string, member: Member, monitor: Monitor | null): Pi
     return {
       cause: `${at} answers ${request} with ${code}; the health monitor expects ${monitor?.expected_codes ?? '200'}.`,
       remedy: code.startsWith('5')
-        ? `repair the program there (its log says more); check: curl -i http://${at}${monitor?.url_path ?? '/'}`
+        ? `repair the program there (its log says more); check: curl -i ${quoted(`http://${at}${monitor?.url_path ?? '/'}`)}`
         : `check another path, or accept the code: ${set} --url-path PATH --expected-codes ${code} ${monitorId}`,
     }
   }
@@ -264,6 +264,9 @@ function policyFindings(policy: Policy): Finding[] {
 }
 
 export const titleOf = ({ name, id }: { name: string | null; id: string }): string => (name ? `${name} (${id})` : id)
+
+/** One word of a shell command, whatever its owner wrote. */
+const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`
 
 export const addressOf = (address: string, port: number): string =>
   `${address.includes(':') ? `[${address}]` : address}:${port}`
