@@ -1,6 +1,7 @@
+import { isDeepStrictEqual } from 'node:util'
 import { z } from 'zod'
 import { identityOf } from '../../process/process-identity.js'
-import { type ApiClient, ApiRefusal } from '../api-client.js'
+import { type ApiClient, ApiRefusal, signIn } from '../api-client.js'
 import { OperatorError } from '../operator-error.js'
 import {
   ATTACHMENT_NAME,
@@ -33,6 +34,8 @@ type Port = z.output<typeof portSchema>
 
 export type AttachmentRequest = {
   name: string
+  /** The user of `api`. */
+  cloud: AttachmentRecord['cloud']
   /** Name or ID of the network. */
   network: string
   /** Null: the network chooses. */
@@ -60,6 +63,16 @@ export async function attach(directory: string, api: ApiClient, request: Attachm
       `${known.name} is already attached to ${known.network.name}. Detach it first, or choose another name: krater network detach ${known.name}`,
     )
   }
+  if (known !== null && known.cloud !== request.cloud) {
+    throw new OperatorError(
+      `${known.name} belongs to the user ${known.cloud}. Detach it first, or choose another name: krater network detach ${known.name}`,
+    )
+  }
+  if (known !== null && !isSame(known.place, place) && exists(known.place)) {
+    throw new OperatorError(
+      `${known.name} is already attached in ${describePlace(known.place)}. Detach it first, or choose another name: krater network detach ${known.name}`,
+    )
+  }
   const port = await ensurePort(api, network, request)
   const addresses = await withPrefixes(api, port)
   const record: AttachmentRecord = {
@@ -69,6 +82,7 @@ export async function attach(directory: string, api: ApiClient, request: Attachm
     addresses,
     place: keepOwnership(place, known),
     interfaceName: known?.interfaceName ?? 'eth0',
+    cloud: request.cloud,
   }
   // Before the interface: after a crash, detaching removes both.
   saveAttachment(directory, record)
@@ -81,9 +95,9 @@ export async function attach(directory: string, api: ApiClient, request: Attachm
 }
 
 /** Removes an attachment with what attaching it created: interface, namespace and the programs in it, port. */
-export async function detach(directory: string, api: ApiClient, name: string): Promise<AttachmentRecord> {
+export async function detach(directory: string, name: string): Promise<AttachmentRecord> {
   const record = requireAttachment(directory, name)
-  await deletePort(api, record.portId)
+  await deletePort(await signIn(directory, record.cloud), record.portId)
   await unplug(directory, record)
   return record
 }
@@ -95,10 +109,21 @@ export function requireAttachment(directory: string, name: string): AttachmentRe
   throw new OperatorError(`There is no attachment "${name}". \`krater network list\` shows all.`)
 }
 
-/** Removes every attachment from this host. Their ports go with the database. */
+/**
+ * Removes every attachment from this host, and the namespaces that earlier versions created without a record. Their
+ * ports go with the database.
+ */
 export async function removeAttachments(directory: string): Promise<void> {
   for (const record of readAttachments(directory)) await unplug(directory, record)
+  for (const namespace of EARLIER.map(name => ownNamespace(directory, name))) {
+    await removePlace({ kind: 'namespace', namespace, created: true })
+  }
 }
+
+/** Of the demo, before attachments existed. */
+const EARLIER = ['web-1', 'web-2']
+
+const ownNamespace = (directory: string, name: string): string => `krater-${requireInstanceId(directory)}-${name}`
 
 async function unplug(directory: string, record: AttachmentRecord): Promise<void> {
   await removePlace(record.place)
@@ -121,7 +146,7 @@ export async function attachmentStates(
 
 function placeOf(directory: string, { name, into }: AttachmentRequest): Place {
   if (into === null) {
-    return { kind: 'namespace', namespace: `krater-${requireInstanceId(directory)}-${name}`, created: true }
+    return { kind: 'namespace', namespace: ownNamespace(directory, name), created: true }
   }
   if ('pid' in into) {
     const identity = identityOf(into.pid)
@@ -142,10 +167,16 @@ function placeOf(directory: string, { name, into }: AttachmentRequest): Place {
 
 /** A namespace that an earlier run created stays Krater's, even if this run names it. */
 function keepOwnership(place: Place, known: AttachmentRecord | null): Place {
-  const isKnown =
-    known?.place.kind === 'namespace' && place.kind === 'namespace' && known.place.namespace === place.namespace
-  return isKnown ? known.place : place
+  return known !== null && isSame(known.place, place) ? known.place : place
 }
+
+const isSame = (one: Place, other: Place): boolean =>
+  one.kind === 'namespace' && other.kind === 'namespace'
+    ? one.namespace === other.namespace
+    : isDeepStrictEqual(one, other)
+
+export const describePlace = (place: Place): string =>
+  place.kind === 'namespace' ? `namespace ${place.namespace}` : `process ${place.identity.pid}`
 
 async function findNetwork(api: ApiClient, nameOrId: string): Promise<Network> {
   const list = async (query: Record<string, string>) => {

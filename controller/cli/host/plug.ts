@@ -1,9 +1,10 @@
 import { execFile } from 'node:child_process'
-import { existsSync, readlinkSync } from 'node:fs'
+import { existsSync, readlinkSync, statSync } from 'node:fs'
 import { promisify } from 'node:util'
 import type { Fabric } from '../../network/local/fabric.js'
 import { links } from '../../network/local/ip-command.js'
 import { endProcesses, findProcesses, isAlive } from '../../process/process-identity.js'
+import { OperatorError } from '../operator-error.js'
 import type { AttachmentRecord } from '../state-directory/attachments.js'
 
 const run = promisify(execFile)
@@ -58,6 +59,7 @@ export async function plug(fabric: Fabric, { network, port, addresses, place }: 
 async function withNamespaceName<T>(place: Place, portId: string, work: (namespace: string) => Promise<T>): Promise<T> {
   if (place.kind === 'namespace') {
     if (!existsSync(`/run/netns/${place.namespace}`)) await ip('netns', 'add', place.namespace)
+    requireOtherNetwork(place.namespace)
     return work(place.namespace)
   }
   const name = `krater-plug-${portId.slice(0, 11)}`
@@ -65,10 +67,21 @@ async function withNamespaceName<T>(place: Place, portId: string, work: (namespa
   if (existsSync(`/run/netns/${name}`)) await ip('netns', 'delete', name)
   await ip('netns', 'attach', name, String(place.identity.pid))
   try {
+    // Another process may have got the pid of one that ended just now.
+    if (!isAlive(place.identity)) throw new OperatorError(`Process ${place.identity.pid} has ended.`)
+    requireOtherNetwork(name)
     return await work(name)
   } finally {
     await ip('netns', 'delete', name)
   }
+}
+
+/** @throws OperatorError for this machine's own network, which would become one of the tenant's */
+function requireOtherNetwork(namespace: string): void {
+  if (statSync(`/run/netns/${namespace}`).ino !== statSync('/proc/self/ns/net').ino) return
+  throw new OperatorError(
+    `${namespace} is this machine's own network. Only a container or another namespace can be attached.`,
+  )
 }
 
 /** Ends the programs in a namespace that Krater created, and removes it. Leaves other places alone. */

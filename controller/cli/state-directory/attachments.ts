@@ -19,6 +19,8 @@ const attachmentSchema = z.object({
     }),
   ]),
   interfaceName: z.string(),
+  /** Whose port it is, as clouds.yaml names the user. */
+  cloud: z.enum(['krater', 'krater-admin']),
 })
 
 export type AttachmentRecord = z.output<typeof attachmentSchema>

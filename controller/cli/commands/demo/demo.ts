@@ -80,7 +80,13 @@ async function startWebServers(directory: string, api: ApiClient): Promise<WebSe
   print(bold('\nTwo web servers on the private network, each in its own network namespace'))
   const servers: WebServer[] = []
   for (const name of WEB_SERVERS) {
-    const { addresses, place } = await attach(directory, api, { name, network: 'private', address: null, into: null })
+    const { addresses, place } = await attach(directory, api, {
+      name,
+      cloud: 'krater',
+      network: 'private',
+      address: null,
+      into: null,
+    })
     // The first is its IPv4 address.
     const [address = ''] = addresses.map(text => text.split('/')[0])
     const wasRunning = ensureWebServer(directory, name, place)

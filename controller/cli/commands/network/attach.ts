@@ -37,7 +37,7 @@ export const command: Command = {
     }
     const into = pid !== undefined ? { pid } : namespace !== undefined ? { namespace } : null
     const api = await signIn(directory, cloud)
-    const record = await attach(directory, api, { network, name, address: address ?? null, into })
+    const record = await attach(directory, api, { name, cloud, network, address: address ?? null, into })
     const addresses = record.addresses.map(text => text.split('/')[0]).join(', ')
     print(`${record.name} has ${addresses} on ${record.network.name} (${record.interfaceName}).`)
     print(`Run a program there: krater network exec ${record.name} COMMAND`)

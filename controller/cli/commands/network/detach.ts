@@ -1,18 +1,15 @@
 import { Argument } from 'commander'
-import { signIn } from '../../api-client.js'
 import type { Command } from '../../command.js'
 import { detach } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
 import { print } from '../../terminal.js'
-import { cloudOption } from './options.js'
 
 export const command: Command = {
   arguments: [new Argument('<name>', 'name of the attachment')],
-  options: [cloudOption],
   run: async (directory, given) => {
-    const { name, cloud } = given as { name: string; cloud: 'krater' | 'krater-admin' }
+    const { name } = given as { name: string }
     requireRoot()
-    const record = await detach(directory, await signIn(directory, cloud), name)
+    const record = await detach(directory, name)
     print(`Detached ${record.name} from ${record.network.name}.`)
   },
 }

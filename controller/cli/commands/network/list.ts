@@ -1,7 +1,6 @@
 import type { Command } from '../../command.js'
-import { attachmentStates } from '../../host/attachments.js'
+import { attachmentStates, describePlace } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
-import type { AttachmentRecord } from '../../state-directory/attachments.js'
 import { print, table } from '../../terminal.js'
 
 export const command: Command = {
@@ -17,12 +16,9 @@ export const command: Command = {
       network.name,
       addresses.map(text => text.split('/')[0]).join(', '),
       interfaceName,
-      describe(place),
+      describePlace(place),
       state,
     ])
     for (const line of table([['name', 'network', 'address', 'interface', 'where', 'state'], ...rows])) print(line)
   },
 }
-
-const describe = (place: AttachmentRecord['place']): string =>
-  place.kind === 'namespace' ? `namespace ${place.namespace}` : `process ${place.identity.pid}`
