@@ -148,7 +148,7 @@ t.test('rotating one project’s key leaves other projects’ keys unchanged', a
   t.same(await keysOf('early-5'), others)
   t.equal(await countLost(new Map([[id, 'mine']])), 0)
   const neither = await command('rotate-project-keys')
-  t.equal(neither.status, 1)
+  t.equal(neither.status, 2)
   t.match(neither.text, 'either --project <id> or --all')
   t.match(await command('rotate-project-keys', '--project', 'aloen'), { status: 1, text: /no key for a project aloen/ })
 })
