@@ -1,4 +1,5 @@
 import { mayExceedMatchLimit } from '../../../controller/load-balancer/objects/l7-rules/regular-expression.js'
+import { NAMES_DOT } from '../../../controller/provider/amphora/rendering/haproxy/l7.js'
 import type { Json } from '../clients/json-answers.js'
 import { SUBNET } from '../clients/load-balancer-api.js'
 import { IPV6_SUBNET, REF } from './load-balancer-options.js'
@@ -144,8 +145,9 @@ function ruleValues(): InjectionCase[] {
     })
   const expression = (type: string) =>
     plain(type, 'REGEX', {
-      // an expression that may be too laborious has a second ACL
-      harmless: text => (mayExceedMatchLimit(text) ? 'qqharmlessqq.*.*.*' : 'qqharmlessqq'),
+      // an expression that may be too laborious has a second ACL; one that names the dot of a file type compares it too
+      harmless: text =>
+        `qqharmlessqq${mayExceedMatchLimit(text) ? '.*.*.*' : ''}${type === 'FILE_TYPE' && NAMES_DOT.test(text) ? '\\.' : ''}`,
       takes: EXPRESSION_TAKES,
       refuses: EXPRESSION_REFUSES,
       frames: [same, text => text.replaceAll(/[^\w/]/g, '\\$&')],

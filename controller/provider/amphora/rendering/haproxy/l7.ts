@@ -73,7 +73,7 @@ const PATH = keywords('path')
 const FILE_TYPE = quoted('var(txn.krater_file_type)', 'The file type')
 const DOT_AND_FILE_TYPE = quoted('var(txn.krater_dot_file_type)', 'The file type')
 /** An expression that names the dot: escaped, in brackets, or as its first character. */
-const NAMES_DOT = /\\\.|\[\.|^\^?\./
+export const NAMES_DOT = /\\\.|\[\.|^\^?\./
 
 const POOL_CHOSEN = keywords('pool_chosen')
 const REJECT = keywords('deny deny_status 403')
