@@ -9,6 +9,8 @@ import { createKrater, type Krater } from '../support/worlds/krater.js'
 
 const root = join(import.meta.dirname, '../..')
 const DONE = '@@ done'
+/** No recipe takes as long, unless one of its commands never ends. */
+const RECIPE_MS = 150_000
 
 /** One shell for all recipes, in the checkout, as a reader has it. It ends with the test. */
 function openShell(t: Test, krater: Krater, home: string) {
@@ -16,8 +18,12 @@ function openShell(t: Test, krater: Krater, home: string) {
     cwd: root,
     env: { ...krater.environment, HOME: home, npm_config_update_notifier: 'false' },
     stdio: ['pipe', 'pipe', 'pipe'],
+    detached: true,
   })
-  t.teardown(() => child.kill('SIGKILL'))
+  const closed = once(child, 'close')
+  /** With the programs that the recipes left in the background. */
+  const kill = () => child.exitCode === null && child.signalCode === null && process.kill(-Number(child.pid), 'SIGKILL')
+  t.teardown(kill)
   let errors = ''
   child.stderr.setEncoding('utf8').on('data', (text: string) => (errors += text))
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]()
@@ -26,15 +32,20 @@ function openShell(t: Test, krater: Krater, home: string) {
     run: async (commands: string): Promise<string> => {
       child.stdin.write(`${commands}\necho '${DONE}'\n`)
       const output: string[] = []
-      for (let line = await lines.next(); line.value !== DONE; line = await lines.next()) {
-        if (line.done === true) throw new Error([...output, errors.slice(-3000)].join('\n'))
-        output.push(line.value)
+      const late = setTimeout(kill, RECIPE_MS)
+      try {
+        for (let line = await lines.next(); line.value !== DONE; line = await lines.next()) {
+          if (line.done === true) throw new Error([...output, errors.slice(-3000)].join('\n'))
+          output.push(line.value)
+        }
+      } finally {
+        clearTimeout(late)
       }
       return output.join('\n')
     },
     end: async () => {
-      child.stdin.end()
-      await once(child, 'close')
+      kill()
+      await closed
     },
   }
 }
@@ -83,6 +94,6 @@ t.test('a reader who follows the first steps meets no error', async t => {
       t.pass('its commands succeed')
     })
   }
-  await shell.run('crun delete --force box; kill $(jobs -p)')
+  await shell.run('crun delete --force box')
   await shell.end()
 })
