@@ -99,6 +99,15 @@ t.test('each cause has its words and its remedy', async t => {
       /curl -i 'http:\/\/10\.0\.0\.5:8080\/health'/,
     ],
     [
+      'a path with a command',
+      facts({
+        pools: [aPool([failing('Layer7 wrong status: HTTP 503')], { monitor: { ...monitor, url_path: "/$(id)';id" } })],
+      }),
+      false,
+      /with 503/,
+      /curl -i 'http:\/\/10\.0\.0\.5:8080\/\$\(id\)'\\'';id'$/m,
+    ],
+    [
       'TLS',
       withMember(failing('Layer6 invalid response: SSL handshake failure')),
       false,
