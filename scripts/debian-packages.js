@@ -37,6 +37,7 @@ export const TEST_PACKAGES = [
 ]
 /** Other projects' suites, which test/suites/ runs. */
 export const SUITE_PACKAGES = [
+  'ansible',
   'barbican-tempest-plugin',
   'chromium',
   'golang-github-gophercloud-gophercloud-dev',
