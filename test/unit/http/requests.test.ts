@@ -111,7 +111,7 @@ t.test('chunks of any size are one body, but not thousands of tiny ones', async 
     [2, 40_000],
   ] as const)
     t.match(await post(count, size), `\r\n\r\n${count * size} bytes`)
-  t.match(await post(5000, 1), /^HTTP\/1\.1 400 [^]*connection: close[^]*too many small chunks/i)
+  t.match(await post(5000, 1), /^HTTP\/1\.1 400 .*connection: close.*too many small chunks/is)
 })
 
 t.test('the client’s address comes from X-Forwarded-For only behind trusted proxies', async t => {
