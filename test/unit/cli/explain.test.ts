@@ -74,7 +74,7 @@ t.test('the whole text for a member that refuses connections', async t => {
     '    member 10.0.0.5:8080: ONLINE',
     'First cause: nothing listens on 10.0.0.5:8080, as seen from the amphora.',
     `What to do: start the server there, on an address other than 127.0.0.1, or correct the address or port of the member; check there: ss -ltn 'sport = :8080'`,
-    'Checked: the load balancer and its last change, 1 listeners, 0 L7 policies, 1 pools, 2 members.',
+    'Checked: the load balancer and its last change, 1 listener, 0 L7 policies, 1 pool, 2 members.',
   ])
 })
 

@@ -101,14 +101,16 @@ function statusOf({ operating_status: status, operating_reason: reason, provisio
   return `${status}${change === 'ACTIVE' ? '' : ` (${change})`}${since}${why}`
 }
 
+const counted = (count: number, one: string, several: string): string => `${count} ${count === 1 ? one : several}`
+
 function conclusion(facts: Facts, shown: Shown, findings: readonly Finding[], works: boolean): string[] {
   const [first, ...others] = findings
   const checked = `Checked: ${[
     'the load balancer and its last change',
-    `${shown.listeners.length} listeners`,
-    `${shown.policies.length} L7 policies`,
-    `${shown.pools.length} pools`,
-    `${membersOf(shown).length} members`,
+    counted(shown.listeners.length, 'listener', 'listeners'),
+    counted(shown.policies.length, 'L7 policy', 'L7 policies'),
+    counted(shown.pools.length, 'pool', 'pools'),
+    counted(membersOf(shown).length, 'member', 'members'),
   ].join(', ')}.`
   if (works) {
     const notes = findings.map(({ cause, remedy }) => `Note: ${cause} ${capital(remedy)}`)
