@@ -122,16 +122,22 @@ t.test('HAProxy’s account reaches nobody on the management interface, not even
   const asHaproxy = `setpriv --reuid=${HAPROXY_USER} --regid=${HAPROXY_USER} --clear-groups`
   t.equal(await inside('ip -6 address show dev mgmt0'), '', 'the interface has no IPv6 address')
   t.match(await call(asHaproxy), /unreachable|Cannot assign|Permission denied/)
-  // The agent and its helper would remove the address again at once.
-  await inside('pkill -STOP -f /opt/krater/[a]gent.mjs; pkill -KILL -f /opt/krater/[m]anagement.sh; true')
-  // At once, without duplicate address detection: process 1 soon kills a stopped agent, and the next agent
-  // removes the address.
-  await inside('cd /proc/sys/net/ipv6/conf/mgmt0; echo 0 >accept_dad; echo 0 >disable_ipv6')
-  await eventually('the interface gets an address', async () =>
-    /fe80/.test(await inside('ip -6 address show dev mgmt0 -tentative')),
-  )
-  t.match(await call(), /Connection refused|^$/, 'with an address, root reaches the host')
-  t.match(await call(asHaproxy), /Permission denied/, 'HAProxy’s account still does not')
+  const callWithAddress = async () => {
+    // The agent and its helper would remove the address again at once.
+    await inside('pkill -STOP -f /opt/krater/[a]gent.mjs; pkill -KILL -f /opt/krater/[m]anagement.sh; true')
+    await inside('cd /proc/sys/net/ipv6/conf/mgmt0; echo 0 >accept_dad; echo 0 >disable_ipv6')
+    await eventually('the interface gets an address', async () =>
+      /fe80/.test(await inside('ip -6 address show dev mgmt0 -tentative')),
+    )
+    return [await call(), await call(asHaproxy)] as const
+  }
+  // Process 1 soon kills a stopped agent, and the next agent removes the address: on a busy machine, amid the calls.
+  let [root, haproxy] = await callWithAddress()
+  for (let attempt = 0; attempt < 3 && /timed out|unreachable|Cannot assign/.test(root); attempt++) {
+    ;[root, haproxy] = await callWithAddress()
+  }
+  t.match(root, /Connection refused|^$/, 'with an address, root reaches the host')
+  t.match(haproxy, /Permission denied/, 'HAProxy’s account still does not')
   // Process 1 may be about to kill the agent, so wait for the next one.
   await inside('echo 1 >/proc/sys/net/ipv6/conf/mgmt0/disable_ipv6; pkill -KILL -f /opt/krater/[a]gent.mjs; true')
   await eventually('another agent answers', async () =>
