@@ -26,6 +26,8 @@ export type Suite = {
   skipped?: Reasons
   /** Tests that fail, and why Krater is right. */
   failing?: Reasons
+  /** The longest sleep of the suite's programs, in seconds, where what they wait for is there at once. */
+  maxSleep?: number
   /** How many pass at least: a suite that finds no tests must not pass. */
   passing: number
 }
@@ -62,7 +64,8 @@ export async function runSuite(
     ...(without === '' ? [] : ['--exclude-regex', without]),
     ...(select === undefined ? [] : [select]),
   ]
-  const results = await resultsOf(t, directory, args, environment, timeout)
+  const shortened = suite.maxSleep === undefined ? {} : shortenSleeps(directory, suite.maxSleep)
+  const results = await resultsOf(t, directory, args, { ...environment, ...shortened }, timeout)
   checkResults(t, results, suite)
   const passed = results.filter(({ status }) => status === 'success').length
   t.ok(passed >= passing, `${passed} upstream tests pass`)
@@ -83,6 +86,13 @@ function checkResults(t: Test, results: readonly Result[], { skipped = {}, faili
   }
   const unused = Object.keys({ ...skipped, ...failing }).filter(part => !found.has(part))
   t.strictSame(unused, [], 'every exception names a test')
+}
+
+/** Python imports this module at its start. */
+function shortenSleeps(directory: string, maxSleep: number): NodeJS.ProcessEnv {
+  const lines = ['import time', 'sleep = time.sleep', `time.sleep = lambda seconds: sleep(min(seconds, ${maxSleep}))`]
+  writeFileSync(join(directory, 'sitecustomize.py'), `${lines.join('\n')}\n`)
+  return { PYTHONPATH: directory }
 }
 
 /** Runs stestr; the process group ends with the time limit. */
