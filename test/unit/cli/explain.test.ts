@@ -25,6 +25,7 @@ const aMember = (fields: Partial<Member> = {}): Member => ({
     id: 'm1',
     name: '',
     address: '10.0.0.5',
+    subnet_id: null,
     protocol_port: 8080,
     weight: 1,
     monitor_address: null,
@@ -274,6 +275,10 @@ t.test('an ambiguous or unknown name is refused', async t => {
     },
   })
   const above = { loadbalancers: [{ id: 'lb' }] }
+  const { loadBalancer } = facts()
+  const whole = { loadbalancers: [loadBalancer], listeners: [{ ...listener, ...above }], pools: [aPool([])] }
+  const { focus } = await gather(api(whole), 'web')
+  t.same(focus, { kind: 'load balancer', id: 'lb' }, 'a load balancer comes before what it has')
   await t.rejects(gather(api({ listeners: [{ id: 'l', ...above }], pools: [{ id: 'p', ...above }] }), 'web'), {
     message: 'Several objects are called web; give an id:\n  listener l\n  pool p',
     exitStatus: 2,

@@ -133,7 +133,7 @@ function poolFindings(facts: Facts, pool: Pool): Finding[] {
       one(
         'note',
         `no listener or L7 policy uses the pool ${titleOf(pool)}.`,
-        `openstack loadbalancer listener set --default-pool ${id} LISTENER`,
+        `use it: openstack loadbalancer listener set --default-pool ${id} LISTENER`,
       ),
     ]
   }
@@ -169,7 +169,10 @@ function memberFindings(pool: Pool, member: Member): Finding[] {
     return [note(`the member ${where} is disabled.`, `enable it: ${set} --enable ${pool.id} ${id}`)]
   if (member.weight === 0)
     return [
-      note(`the member ${where} has weight 0, so it gets no new connections.`, `${set} --weight 1 ${pool.id} ${id}`),
+      note(
+        `the member ${where} has weight 0, so it gets no new connections.`,
+        `give it a weight: ${set} --weight 1 ${pool.id} ${id}`,
+      ),
     ]
   if (status !== 'ERROR') return []
   return [{ weight: 'down', ids: [id], ...checkFinding(reason?.text ?? '', member, pool.monitor) }]
@@ -196,11 +199,14 @@ function checkFinding(text: string, member: Member, monitor: Monitor | null): Pi
     return { cause: `the health check of ${at} fails.`, remedy: 'look at the log of the server there' }
   return {
     cause: known.cause(at),
-    remedy: known.remedy({ port, timeout: monitor?.timeout ?? 0, set: `${set} --timeout N ${monitorId}` }),
+    remedy: known.remedy({
+      ...{ port, subnetId: member.subnet_id, timeout: monitor?.timeout ?? 0 },
+      set: `${set} --timeout N ${monitorId}`,
+    }),
   }
 }
 
-type Check = { port: number; timeout: number; set: string }
+type Check = { port: number; subnetId: string | null; timeout: number; set: string }
 
 const CHECKS: readonly { words: RegExp; cause: (at: string) => string; remedy: (check: Check) => string }[] = [
   {
@@ -217,8 +223,12 @@ const CHECKS: readonly { words: RegExp; cause: (at: string) => string; remedy: (
   {
     words: /^Layer4/,
     cause: at => `${at} does not answer the amphora's attempt to connect.`,
-    remedy: ({ port }) =>
-      `see that the server runs, that no firewall drops port ${port} from the amphora, and that the member's subnet_id is right`,
+    remedy: ({ port, subnetId }) =>
+      `see that the server runs and that no firewall drops port ${port} from the amphora; ${
+        subnetId === null
+          ? 'without a subnet_id, the amphora reaches the member only from its VIP network'
+          : "the member's subnet_id must be the network that reaches it"
+      }; on Krater's own machine, load_balancer.host_member_ports must name the port`,
   },
   {
     words: /^Layer6/,
@@ -258,7 +268,7 @@ function policyFindings(policy: Policy): Finding[] {
   return [
     note(
       `the L7 policy ${name} has no rule, so it does nothing.`,
-      `openstack loadbalancer l7rule create --type PATH --compare-type STARTS_WITH --value /PATH ${policy.id}`,
+      `add one: openstack loadbalancer l7rule create --type PATH --compare-type STARTS_WITH --value /PATH ${policy.id}`,
     ),
   ]
 }

@@ -26,6 +26,7 @@ export const listenerSchema = z.object({
 export const memberSchema = z.object({
   ...common,
   address: z.string(),
+  subnet_id: z.string().nullable(),
   protocol_port: z.number(),
   weight: z.number(),
   monitor_address: z.string().nullable(),

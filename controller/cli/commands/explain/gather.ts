@@ -29,7 +29,7 @@ const COLLECTIONS: readonly { kind: Kind; collection: string }[] = [
 
 /** Reads the load balancer of the named object and everything below it, with the caller's rights. @throws OperatorError */
 export async function gather(api: ApiClient, named: string): Promise<Facts> {
-  const [found, ...others] = await find(api, named)
+  const [found, ...others] = mostOf(await find(api, named))
   if (found === undefined)
     throw new OperatorError(
       `There is no load balancer, and no object of one, called ${named}. \`openstack loadbalancer list\` lists what these credentials can see.`,
@@ -64,6 +64,13 @@ export async function gather(api: ApiClient, named: string): Promise<Facts> {
     focus: { kind: found.kind, id: found.id },
     now: new Date().toISOString(),
   }
+}
+
+/** Of a load balancer and objects of its own with the same name, the load balancer: it explains them too. */
+function mostOf(found: readonly Found[]): readonly Found[] {
+  const [first] = found
+  const isWhole = first?.kind === 'load balancer' && found.every(({ loadBalancerId }) => loadBalancerId === first.id)
+  return isWhole ? [first] : found
 }
 
 const parents = z.object({

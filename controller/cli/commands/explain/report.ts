@@ -70,7 +70,8 @@ function treeLines({ loadBalancer }: Facts, { listeners, policies, pools }: Show
     `load balancer ${titleOf(loadBalancer)}: ${statusOf(loadBalancer)}`,
     ...listeners.map(listener => `  listener ${listenerTitle(listener)}: ${statusOf(listener)}`),
     ...policies.map(
-      policy => `  L7 policy ${titleOf(policy)}: ${policy.operating_status}, ${policy.rules.length} rules`,
+      policy =>
+        `  L7 policy ${titleOf(policy)}: ${policy.operating_status}, ${counted(policy.rules.length, 'rule', 'rules')}`,
     ),
     ...pools.flatMap(poolLines),
   ]
@@ -79,14 +80,15 @@ function treeLines({ loadBalancer }: Facts, { listeners, policies, pools }: Show
 const listenerTitle = (listener: Listener): string =>
   `${listener.name ? `${listener.name} ` : ''}${listener.protocol} ${listener.protocol_port} (${listener.id})`
 
+const memberTitle = ({ name, address, protocol_port: port }: Member): string =>
+  `${name ? `${name} ` : ''}${addressOf(address, port)}`
+
 function poolLines(pool: Pool): string[] {
   const worstFirst = [...pool.everyMember].sort((a, b) => rank(a) - rank(b))
   const rest = worstFirst.length - MAX_MEMBERS
   return [
     `  pool ${titleOf(pool)}: ${statusOf(pool)}`,
-    ...worstFirst
-      .slice(0, MAX_MEMBERS)
-      .map(member => `    member ${addressOf(member.address, member.protocol_port)}: ${statusOf(member)}`),
+    ...worstFirst.slice(0, MAX_MEMBERS).map(member => `    member ${memberTitle(member)}: ${statusOf(member)}`),
     ...(rest > 0 ? [`    and ${rest} more`] : []),
   ]
 }
@@ -114,7 +116,11 @@ function conclusion(facts: Facts, shown: Shown, findings: readonly Finding[], wo
   ].join(', ')}.`
   if (works) {
     const notes = findings.map(({ cause, remedy }) => `Note: ${cause} ${capital(remedy)}`)
-    return [`All is well with the ${facts.focus.kind}.`, ...limited(notes), checked]
+    const { kind, id } = facts.focus
+    const verdict = findings.some(({ ids }) => ids.includes(id))
+      ? `Nothing is broken, but see what is noted of the ${kind}.`
+      : `All is well with the ${kind}.`
+    return [verdict, ...limited(notes), checked]
   }
   if (first === undefined) {
     return [
