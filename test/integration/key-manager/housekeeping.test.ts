@@ -194,7 +194,7 @@ t.test('the clean command reports what it did or, in a dry run, would do', async
   t.equal(trial.status, 0)
   t.match(
     trial.text,
-    /Deleted expired secrets: \d+\n.*more than 90 days.*\n(.*\n)*.*secrets: 1\nRemoved keys .*: 0\nThis was a dry run/,
+    /Would delete expired secrets: \d+\nWould purge .*more than 90 days.*\n(.*\n)*.*secrets: 1\nWould remove keys .*: 0\nThis was a dry run/,
   )
   t.notMatch((await run('--min-days', '96')).text, /secrets: 1/)
   t.ok(await rowOf('secret', old))
@@ -226,7 +226,7 @@ t.test('the clean command and housekeeping remove audit records past their reten
   while ((await linkRecords(database, key)) > 0);
   t.notMatch((await command(t, directory, 'clean')).text, /[Aa]udit/)
   process.env.KRATER_KEY_MANAGER_AUDIT_RETENTION_DAYS = '50'
-  t.match((await command(t, directory, 'clean', '--dry-run')).text, 'Removed audit records older than 50 days: 2\n')
+  t.match((await command(t, directory, 'clean', '--dry-run')).text, 'Would remove audit records older than 50 days: 2\n')
   t.same(await old(), [-4, -3, -2])
   writeFileSync(keyFile, 'ab'.repeat(32))
   t.match(await command(t, directory, 'clean'), {

@@ -25,6 +25,9 @@ export const command: Command = {
 
 type CleanOptions = { minDays?: number; expired?: boolean; unusedProjects?: boolean; dryRun?: boolean }
 
+const DID = ['Deleted', 'Purged', 'Removed'] as const
+const WOULD = ['Would delete', 'Would purge', 'Would remove'] as const
+
 /** Purges deleted objects and audit records past their retention, and more on request. Prints how many. */
 async function cleanKeyManager(directory: string, options: CleanOptions): Promise<void> {
   const instance = openInstance(directory)
@@ -36,14 +39,15 @@ async function cleanKeyManager(directory: string, options: CleanOptions): Promis
   const database = openDatabase(instance, 'key_manager', 'clean')
   try {
     const { expired, purged, projectKeys } = await (options.dryRun ? previewCleaning : clean)(database, cleaning)
-    if (expired !== null) print(`Deleted expired secrets: ${expired}`)
-    print(`Purged objects that were deleted more than ${cleaning.minDays} days ago:`)
+    const [deleted, purgedWord, removed] = options.dryRun ? WOULD : DID
+    if (expired !== null) print(`${deleted} expired secrets: ${expired}`)
+    print(`${purgedWord} objects that were deleted more than ${cleaning.minDays} days ago:`)
     for (const [kind, count] of Object.entries(purged)) print(`  ${kind}: ${count}`)
-    if (projectKeys !== null) print(`Removed keys of projects without data: ${projectKeys}`)
+    if (projectKeys !== null) print(`${removed} keys of projects without data: ${projectKeys}`)
     const days = instance.config.key_manager.audit_retention_days
     if (days !== null) {
       const key = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
-      print(`Removed audit records older than ${days} days: ${await prune(database, { days, key }, options)}`)
+      print(`${removed} audit records older than ${days} days: ${await prune(database, { days, key }, options)}`)
     }
     if (options.dryRun) print('This was a dry run; nothing was changed.')
   } finally {
