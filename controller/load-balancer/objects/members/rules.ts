@@ -93,7 +93,8 @@ function refuseHost(
   if (found === undefined) return
   if (found.isPublic && (typeof port !== 'number' || host_member_ports.includes(port))) return
   const place = typeof port === 'number' ? `${address} on port ${port}` : address
-  throw badRequest(`Members cannot use ${place}: this address belongs to the load balancing service.`)
+  const wayOut = found.isPublic ? ' The setting load_balancer.host_member_ports names the ports that they can.' : ''
+  throw badRequest(`Members cannot use ${place}: this address belongs to the load balancing service.${wayOut}`)
 }
 
 /**
