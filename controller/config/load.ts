@@ -1,13 +1,13 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parseDocument } from 'yaml'
-import type { z } from 'zod'
 import { ConfigurationError } from '../options/configuration-error.js'
 import { isRecord } from './is-record.js'
 import { withSchemaNames } from './other-names.js'
+import { explainIssue } from './refusal.js'
 import { removedSettings } from './removed.js'
 import { type Configuration, configurationSchema } from './schema.js'
-import { settingAt, settings } from './settings.js'
+import { settings } from './settings.js'
 
 export const DEFAULT_STATE_DIRECTORY = '/var/lib/krater'
 
@@ -44,7 +44,7 @@ export function parseConfiguration(text: string, environment: NodeJS.ProcessEnv,
   const parsed = configurationSchema.safeParse(merged)
   if (parsed.success) return parsed.data
   throw new ConfigurationError(
-    parsed.error.issues.map(issue => explainIssue(issue, merged, environment, file)).join('\n'),
+    parsed.error.issues.map(issue => explainIssue(issue, { values: merged, environment, file })).join('\n'),
   )
 }
 
@@ -58,47 +58,6 @@ function readYaml(text: string, file: string): unknown {
     // An undefined alias, or one that expands too far.
     throw new ConfigurationError(`${file} is not valid YAML: ${error instanceof Error ? error.message : error}`)
   }
-}
-
-function explainIssue(
-  issue: z.core.$ZodIssue,
-  values: Record<string, unknown>,
-  environment: NodeJS.ProcessEnv,
-  file: string,
-): string {
-  if (issue.code === 'unrecognized_keys') {
-    const names = issue.keys.map(key => [...issue.path, key].join('.')).join(', ')
-    return `${file}: unknown setting ${names}.`
-  }
-  const name = issue.path.map(String).join('.')
-  const setting = settingAt(issue.path)
-  const fromEnvironment = setting !== undefined && (environment[setting.variable] ?? '') !== ''
-  const source = fromEnvironment ? setting.variable : file
-  const value = issue.path.reduce<unknown>((node, key) => (isRecord(node) ? node[String(key)] : undefined), values)
-  if (value === undefined && issue.code === 'custom') return `${name} is not set: it must be ${issue.message}.`
-  const shown = setting?.secret
-    ? 'its value (not shown)'
-    : `"${typeof value === 'object' ? JSON.stringify(value) : value}"`
-  return `${name}: ${shown} (from ${source}) is not allowed: it must be ${allowedBy(issue)}.`
-}
-
-function allowedBy(issue: z.core.$ZodIssue): string {
-  if (issue.code === 'invalid_value') return issue.values.map(value => String(value)).join(' or ')
-  if (issue.code === 'too_small' || issue.code === 'too_big') {
-    const what = issue.origin === 'string' ? 'text of length' : 'a number'
-    return issue.code === 'too_small'
-      ? `${what} ${issue.inclusive ? 'at least' : 'above'} ${issue.minimum}`
-      : `${what} ${issue.inclusive ? 'at most' : 'below'} ${issue.maximum}`
-  }
-  if (issue.code === 'invalid_type') {
-    return issue.expected === 'object'
-      ? 'a group of settings'
-      : `a ${issue.expected === 'int' ? 'whole number' : issue.expected}`
-  }
-  if (issue.code === 'invalid_format') {
-    return issue.format === 'regex' ? issue.message.replace(/^must be /, '') : `a valid ${issue.format}`
-  }
-  return issue.message
 }
 
 function put(target: Record<string, unknown>, path: readonly string[], value: string): void {

@@ -15,9 +15,9 @@ export type Setting = {
 /** Every setting of the schema, in the schema's order. */
 export const settings: readonly Setting[] = leavesOf(configurationSchema, [])
 
-export function settingAt(path: readonly PropertyKey[]): Setting | undefined {
-  const name = path.map(String).join('.')
-  return settings.find(setting => setting.name === name)
+/** The setting at a path, or the one whose value the path leads into; undefined for a group. */
+export function settingAbove(path: readonly PropertyKey[]): Setting | undefined {
+  return settings.find(setting => setting.path.every((key, at) => key === path[at]))
 }
 
 function leavesOf(schema: z.ZodType, path: readonly string[]): Setting[] {

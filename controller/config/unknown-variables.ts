@@ -1,6 +1,7 @@
 import { ConfigurationError } from '../options/configuration-error.js'
 import { isRecord } from './is-record.js'
 import { loadConfiguration } from './load.js'
+import { nearestOf } from './nearest.js'
 import { removedVariables } from './removed.js'
 import { settings } from './settings.js'
 
@@ -37,7 +38,7 @@ export function unknownVariables(
   return Object.entries(environment)
     .filter(([name]) => name.startsWith(PREFIX) && !known.has(name))
     .filter(([name, value = '']) => !OF_ORCHESTRATORS.test(name) && !ADDRESS_OF_SERVICE.test(value))
-    .map(([name]) => ({ name, nearest: nearestOf(name, known) }))
+    .map(([name]) => ({ name, nearest: nearestOf(name, known, name.length - PREFIX.length) }))
     .sort((one, other) => (one.name < other.name ? -1 : 1))
 }
 
@@ -54,26 +55,4 @@ export function namedVariables(directory: string, environment: NodeJS.ProcessEnv
     if (error instanceof ConfigurationError) return new Set()
     throw error
   }
-}
-
-/** @returns null when more than a third of the name would be wrong */
-function nearestOf(name: string, known: ReadonlySet<string>): string | null {
-  const [nearest] = [...known]
-    .map(candidate => ({ candidate, distance: distanceOf(name, candidate) }))
-    .sort((one, other) => one.distance - other.distance)
-  return nearest === undefined || nearest.distance * 3 > name.length - PREFIX.length ? null : nearest.candidate
-}
-
-/** Levenshtein's distance: inserted, removed and replaced characters. */
-function distanceOf(one: string, other: string): number {
-  let row = Array.from({ length: other.length + 1 }, (_, at) => at)
-  for (let i = 1; i <= one.length; i++) {
-    const next = [i]
-    for (let j = 1; j <= other.length; j++) {
-      const replaced = (row[j - 1] ?? 0) + (one[i - 1] === other[j - 1] ? 0 : 1)
-      next.push(Math.min(replaced, (row[j] ?? 0) + 1, (next[j - 1] ?? 0) + 1))
-    }
-    row = next
-  }
-  return row[other.length] ?? 0
 }

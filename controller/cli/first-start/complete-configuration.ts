@@ -13,7 +13,11 @@ import { serviceSchemas } from '../wiring/services.js'
 import { chooseFreeCidr } from './free-cidr.js'
 
 const HEADER = ` Krater's settings. The first start writes this file; later starts keep it. To change a setting, edit it and restart.
- Environment variables override settings: KRATER_NETWORK_DRIVER overrides network.driver. Those of the first start are written here.`
+ Environment variables override settings: KRATER_NETWORK_DRIVER overrides network.driver. Those of the first start are written here.
+ A setting stands indented below its group. For example:
+ load_balancer:
+   port: 9877
+ log_level: debug`
 
 /**
  * Adds to krater.yaml what the first start chooses: database URLs with generated passwords, the CIDR of the first
