@@ -14,7 +14,8 @@ export const command: Command = { run: migrateDatabase }
 export async function migrateDatabase(directory: string): Promise<void> {
   ensureStateDirectory(directory)
   const instanceId = ensureInstanceId(directory)
-  const config = await completeConfiguration(directory, instanceId, process.env, print)
+  const { config, save } = await completeConfiguration(directory, instanceId, process.env)
+  save(print)
   await prepareTables({ directory, config })
   await bootstrap({ directory, config })
   print('All tables are up to date.')

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { Document, parseDocument } from 'yaml'
 import { type Override, overridesOf } from '../../config/from-environment.js'
-import { configurationFile, loadConfiguration } from '../../config/load.js'
+import { configurationFile, parseConfiguration } from '../../config/load.js'
 import { otherNameOf } from '../../config/other-names.js'
 import type { Configuration } from '../../config/schema.js'
 import type { Setting } from '../../config/settings.js'
@@ -19,21 +19,30 @@ const HEADER = ` Krater's settings. The first start writes this file; later star
    port: 9877
  log_level: debug`
 
+/** The settings of a start. */
+export type CompleteConfiguration = {
+  config: Configuration
+  /**
+   * Writes krater.yaml if something was added.
+   * @param report prints a line: what was added, and later each variable that changes a setting for one start
+   */
+  save: (report: (line: string) => void) => void
+}
+
 /**
  * Adds to krater.yaml what the first start chooses: database URLs with generated passwords, the CIDR of the first
  * networks, and the settings of the environment except secrets, so that later starts need no variables. Keeps settings
- * that are already in the file.
- * @param report prints a line: what was added, and later each variable that changes a setting for one start
+ * that are already in the file. Nothing is written before `save`, so that a start that fails earlier, for a taken port,
+ * can be repeated with other variables.
  */
 export async function completeConfiguration(
   directory: string,
   instance: string,
   environment: NodeJS.ProcessEnv,
-  report: (line: string) => void,
-): Promise<Configuration> {
-  const config = loadConfiguration(directory, environment)
+): Promise<CompleteConfiguration> {
   const file = configurationFile(directory)
   const before = existsSync(file) ? readFileSync(file, 'utf8') : ''
+  const config = parseConfiguration(before, environment, file)
   const written = parseDocument(before)
   const document: Document = written.contents === null ? new Document({}) : written
   if (written.contents === null) document.commentBefore = written.comment ?? HEADER
@@ -55,11 +64,16 @@ export async function completeConfiguration(
   const isFirstStart = document.toString(LAYOUT) !== before
   const kept = isFirstStart ? overrides.filter(({ setting }) => !setting.secret && isNotIn(document, setting)) : []
   for (const { setting, value } of kept) document.setIn(setting.path, value)
-  if (isFirstStart) writePrivateFile(file, document.toString(LAYOUT))
-  if (kept.length > 0)
-    report(`Wrote ${kept.map(({ setting }) => setting.variable).join(', ')} to ${file}: later starts need no variables`)
-  for (const override of overrides.filter(one => !kept.includes(one))) report(describeOverride(override, file))
-  return loadConfiguration(directory, environment)
+  const after = isFirstStart ? document.toString(LAYOUT) : before
+  const save = (report: (line: string) => void) => {
+    if (isFirstStart) writePrivateFile(file, after)
+    if (kept.length > 0)
+      report(
+        `Wrote ${kept.map(({ setting }) => setting.variable).join(', ')} to ${file}: later starts need no variables`,
+      )
+    for (const override of overrides.filter(one => !kept.includes(one))) report(describeOverride(override, file))
+  }
+  return { config: parseConfiguration(after, environment, file), save }
 }
 
 const LAYOUT = { lineWidth: 0 }

@@ -111,17 +111,22 @@ t.test('a port in use is reported with its holder and its setting', async t => {
   const sentences = await sentencesFor({ ...named, protocol: 'tcp' }, { ...named, protocol: 'udp' })
   t.match(sentences, [`pid ${process.pid}`, `pid ${process.pid}`], 'also by host name')
   t.match(await sentencesFor({ ...listener, host: '192.0.2.1', protocol: 'tcp' }), [/does not have that address/])
-  const services = ['identity', 'load_balancer', 'network', 'key_manager'] as const
-  const allTaken = services.map(service => [`KRATER_${service.toUpperCase()}_PORT`, String(port)])
-  const krater = await createKrater(t, { ...NOOP_DRIVERS, ...Object.fromEntries(allTaken) })
+  const [identity = 0, network = 0] = await ownPorts(2)
+  const free = { KRATER_IDENTITY_PORT: String(identity), KRATER_NETWORK_PORT: String(network) }
+  const taken = { KRATER_LOAD_BALANCER_PORT: String(port), KRATER_KEY_MANAGER_PORT: String(portByName) }
+  const krater = await createKrater(t, { ...NOOP_DRIVERS, ...free, ...taken, KRATER_HEALTH_MANAGER_PORT: String(port) })
   const { status, stderr } = await krater.command('up')
   t.equal(status, 1)
-  const lines = stderr.trim().split('\n')
   t.match(
-    lines,
-    services.map(service => new RegExp(`^Port ${port}/tcp .*or set another ${service}\\.port`)),
+    stderr.trim().split('\n'),
+    [
+      new RegExp(`^Port ${port}/tcp .*or set another load_balancer\\.port`),
+      new RegExp(`^Port ${portByName}/tcp .*or set another key_manager\\.port`),
+      new RegExp(`^Port ${port}/udp .*or set another health_manager\\.port`),
+    ],
     'one sentence for each service',
   )
+  t.notOk(existsSync(join(krater.directory, 'krater.yaml')), 'the next start is still the first')
 })
 
 t.test('errors at the start are readable messages', async t => {

@@ -1,6 +1,8 @@
 import t, { type Test } from 'tap'
 import { commands } from '../../../controller/cli/commands.js'
+import { listenersOf } from '../../../controller/cli/host/checks.js'
 import { runCommandLine } from '../../../controller/cli/program.js'
+import { parseConfiguration } from '../../../controller/config/load.js'
 
 /** Runs a command line and captures its output. */
 async function outputOf(t: Test, ...words: string[]): Promise<string> {
@@ -24,6 +26,15 @@ t.test('a state directory named like a command does not change the help', async 
   t.equal(await outputOf(t, 'help', 'amphora'), groupHelp)
   t.equal(await outputOf(t, 'amphora', 'help'), groupHelp)
   t.match(await outputOf(t, 'help', 'down'), '--all')
+})
+
+t.test('the example for a second instance moves the port of each API', async t => {
+  const [, example = ''] = /^ {2}(KRATER_STATE_DIR=.*?npx krater up)$/ms.exec(await outputOf(t, '--help')) ?? []
+  const given = Object.fromEntries([...example.matchAll(/(KRATER_\w+)=(\S+)/g)].map(([, name, value]) => [name, value]))
+  const [first, second] = [{}, given].map(environment => listenersOf(parseConfiguration('', environment), null))
+  const ports = [...(first ?? []), ...(second ?? [])].map(({ port }) => port)
+  t.equal(ports.length, 8)
+  t.equal(new Set(ports).size, 8, example)
 })
 
 t.test('the version is printed without loading a command', async t => {

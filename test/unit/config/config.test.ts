@@ -202,7 +202,8 @@ t.test('an instance keeps its id and refuses a malformed one', async t => {
 /** Completes krater.yaml, as a start in this environment does. @returns the settings, and the lines reported */
 async function complete(directory: string, environment: NodeJS.ProcessEnv = {}) {
   const lines: string[] = []
-  const config = await completeConfiguration(directory, 'abcde', environment, line => lines.push(line))
+  const { config, save } = await completeConfiguration(directory, 'abcde', environment)
+  save(line => lines.push(line))
   return { config, lines }
 }
 
@@ -221,6 +222,15 @@ t.test('a first start completes krater.yaml once', async t => {
   t.equal(readFileSync(file, 'utf8'), before)
   const example = before.replaceAll(/^# (?=load_balancer:| {2}port:|log_level:)/gm, '')
   t.match(parseConfiguration(example, {}), { load_balancer: { port: 9877 }, log_level: 'debug' })
+})
+
+t.test('a first start that fails before it saves leaves the choice of settings open', async t => {
+  const directory = t.testdir({})
+  const { config } = await completeConfiguration(directory, 'abcde', { KRATER_IDENTITY_PORT: '15000' })
+  t.match(config, { identity: { port: 15000 }, network: { cidr: /^10\./ }, database: { identity: /^postgres:/ } })
+  t.same(readdirSync(directory), [], 'nothing is written')
+  t.match((await complete(directory, { KRATER_IDENTITY_PORT: '15001' })).lines, [/^Wrote KRATER_IDENTITY_PORT to /])
+  t.equal((await complete(directory)).config.identity.port, 15001)
 })
 
 t.test('a first start keeps the operator’s settings and comments', async t => {

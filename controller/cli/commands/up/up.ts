@@ -1,7 +1,9 @@
 import { Option } from 'commander'
+import type { Configuration } from '../../../config/schema.js'
 import { execute } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap.js'
+import { networkDriver } from '../../../network/drivers.js'
 import { endProcesses } from '../../../process/process-identity.js'
 import { THREADS_FOR_ALL_PROCESSORS } from '../../../process/thread-pool.js'
 import type { Command } from '../../command.js'
@@ -115,11 +117,12 @@ type Running = {
 /** Starts everything in order. @returns false when a signal to stop comes before everything is ready */
 async function start(directory: string, { report, undo, stopRequest }: Running): Promise<boolean> {
   const instanceId = ensureInstanceId(directory)
-  const config = await completeConfiguration(directory, instanceId, process.env, report)
+  const { config, save } = await completeConfiguration(directory, instanceId, process.env)
   const instance: Instance = { directory, config }
   requirePackages(instance)
   requireDiskSpace(directory)
-  await requireFreePorts(instance, null)
+  await requireFreePorts(instance, healthManagerHostBefore(config))
+  save(report)
 
   if (usesPrivateCluster(instance.config, directory)) {
     requireSearchablePath(directory)
@@ -171,6 +174,9 @@ async function requestRechecks(instance: Instance): Promise<void> {
   }
 }
 
+/** Where the health manager listens without networks on this host. */
+const LOOPBACK = '127.0.0.1'
+
 /** Connects the host to the built-in networks. @returns the address of the health manager */
 async function connectHost(
   { directory, config }: Instance,
@@ -178,7 +184,7 @@ async function connectHost(
   networks: BuiltInNetworks | null,
 ): Promise<string> {
   const host = config.health_manager.host
-  if (networks === null) return host ?? '127.0.0.1'
+  if (networks === null) return host ?? LOOPBACK
   const fabric = fabricOf(directory)
   const addressOn = (network: BuiltInNetwork) => {
     const [subnet] = network.subnets
@@ -191,6 +197,11 @@ async function connectHost(
     ensurePublicInterface(fabric, instanceId, addressOn(networks.public), config),
   ])
   return host ?? management.address
+}
+
+/** Null for a host on its own networks: the address exists only once it is connected to them. */
+function healthManagerHostBefore({ network, health_manager }: Configuration): string | null {
+  return networkDriver(network.driver).onHost ? null : (health_manager.host ?? LOOPBACK)
 }
 
 async function requireFreePorts({ config }: Instance, healthManagerHost: string | null): Promise<void> {
