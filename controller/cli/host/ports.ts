@@ -10,8 +10,32 @@ const run = promisify(execFile)
 
 export type Listener = { what: string; setting: string; protocol: 'tcp' | 'udp'; host: string; port: number }
 
-/** A fault for each address on which the service cannot listen; none when all are free. */
+/** A fault for each address on which the service cannot listen; none when all are free and differ. */
 export async function takenPorts(listeners: readonly Listener[]): Promise<Fault[]> {
+  const shared = listeners.map((listener, at) => listeners.slice(0, at).find(other => isSameAddress(listener, other)))
+  const faults = listeners.flatMap((listener, at) => {
+    const other = shared[at]
+    return other === undefined ? [] : [describeShared(other, listener)]
+  })
+  return [...faults, ...(await takenByOthers(listeners.filter((_, at) => shared[at] === undefined)))]
+}
+
+/** Whether only one of two listeners can have its port. */
+function isSameAddress(one: Listener, other: Listener): boolean {
+  if (one.protocol !== other.protocol || one.port !== other.port) return false
+  return one.host === other.host || [one.host, other.host].some(host => WILDCARDS.includes(host))
+}
+
+function describeShared(one: Listener, other: Listener): Fault {
+  return {
+    what: `${one.setting}.port and ${other.setting}.port are both ${other.port}, but ${one.what} and ${other.what} need a port each`,
+    remedy: `Set another ${other.setting}.port (${variableOf(other)}) or ${one.setting}.port (${variableOf(one)})`,
+  }
+}
+
+const variableOf = ({ setting }: Listener): string => `KRATER_${setting.toUpperCase()}_PORT`
+
+async function takenByOthers(listeners: readonly Listener[]): Promise<Fault[]> {
   const found = await Promise.all(
     listeners.map(async listener => {
       const code = await tryToListen(listener)
@@ -21,8 +45,9 @@ export async function takenPorts(listeners: readonly Listener[]): Promise<Fault[
   return found.flat()
 }
 
-async function describeTaken({ what, setting, protocol, host, port }: Listener, code: string): Promise<Fault> {
-  const variable = `KRATER_${setting.toUpperCase()}_PORT`
+async function describeTaken(listener: Listener, code: string): Promise<Fault> {
+  const { what, setting, protocol, host, port } = listener
+  const variable = variableOf(listener)
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(protocol, host, port)
     return {

@@ -111,7 +111,7 @@ t.test('a port in use is reported with its holder and its setting', async t => {
   const sentences = await sentencesFor({ ...named, protocol: 'tcp' }, { ...named, protocol: 'udp' })
   t.match(sentences, [`pid ${process.pid}`, `pid ${process.pid}`], 'also by host name')
   t.match(await sentencesFor({ ...listener, host: '192.0.2.1', protocol: 'tcp' }), [/does not have that address/])
-  const [identity = 0, network = 0] = await ownPorts(2)
+  const [identity = 0, network = 0, keyManager = 0] = await ownPorts(3)
   const free = { KRATER_IDENTITY_PORT: String(identity), KRATER_NETWORK_PORT: String(network) }
   const taken = { KRATER_LOAD_BALANCER_PORT: String(port), KRATER_KEY_MANAGER_PORT: String(portByName) }
   const krater = await createKrater(t, { ...NOOP_DRIVERS, ...free, ...taken, KRATER_HEALTH_MANAGER_PORT: String(port) })
@@ -127,6 +127,11 @@ t.test('a port in use is reported with its holder and its setting', async t => {
     'one sentence for each service',
   )
   t.notOk(existsSync(join(krater.directory, 'krater.yaml')), 'the next start is still the first')
+  Object.assign(krater.environment, {
+    KRATER_LOAD_BALANCER_PORT: String(keyManager),
+    KRATER_KEY_MANAGER_PORT: String(keyManager),
+  })
+  t.match((await krater.command('up')).stderr, /^load_balancer\.port and key_manager\.port are both \d+/)
 })
 
 t.test('errors at the start are readable messages', async t => {

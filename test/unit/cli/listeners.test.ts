@@ -1,6 +1,9 @@
 import t from 'tap'
+import { sentenceOf } from '../../../controller/cli/faults/fault.js'
 import { listenersOf } from '../../../controller/cli/host/checks.js'
+import { takenPorts } from '../../../controller/cli/host/ports.js'
 import { parseConfiguration } from '../../../controller/config/load.js'
+import { ownPorts } from '../../support/ports.js'
 
 const settingsOf = (text: string, healthManagerHost: string | null = null) =>
   listenersOf(parseConfiguration(text, {}), healthManagerHost).map(({ setting, protocol, port }) => [
@@ -23,4 +26,27 @@ t.test('every API and the health manager is among the listeners whose ports are 
     apis.slice(1),
     'an external Keystone listens itself',
   )
+})
+
+t.test('two settings with the same port are named, whoever else has it', async t => {
+  const ports = await ownPorts(4)
+  const [first = 0, second = 0, third = 0, fourth = 0] = ports
+  const faultsOf = async (hosts: string, ...[identity, balancer, network, manager]: number[]) => {
+    const text = `identity: {port: ${identity}}
+load_balancer: {port: ${balancer}, ${hosts}}
+network: {port: ${network}}
+key_manager: {port: ${manager}}
+health_manager: {port: ${first}}`
+    const faults = await takenPorts(listenersOf(parseConfiguration(text, {}), '127.0.0.1'))
+    return faults.map(sentenceOf)
+  }
+  t.same(await faultsOf('', ...ports), [], 'UDP has its own ports')
+  t.same(await faultsOf('', first, first, third, fourth), [
+    `identity.port and load_balancer.port are both ${first}, but the identity API and the load balancer API need a port each. Set another load_balancer.port (KRATER_LOAD_BALANCER_PORT) or identity.port (KRATER_IDENTITY_PORT).`,
+  ])
+  t.match(await faultsOf('host: 0.0.0.0', first, second, second, second), [
+    /^load_balancer\.port and network\.port are both/,
+    /^load_balancer\.port and key_manager\.port are both/,
+  ])
+  t.same(await faultsOf('host: 127.0.0.2', first, first, third, fourth), [], 'another address is another place')
 })
