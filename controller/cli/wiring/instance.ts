@@ -10,8 +10,8 @@ import { instanceId } from '../state-directory/instance.js'
 /** The instance that a command works on. */
 export type Instance = { directory: string; config: Configuration }
 
-export function openInstance(directory: string): Instance {
-  return { directory, config: loadConfiguration(directory, process.env) }
+export function openInstance(directory: string, environment = process.env): Instance {
+  return { directory, config: loadConfiguration(directory, environment) }
 }
 
 /** Whether `krater up` or `krater db migrate` has set up the directory. */

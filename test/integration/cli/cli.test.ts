@@ -6,6 +6,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { parse } from 'yaml'
 import { sentenceOf } from '../../../controller/cli/faults/fault.js'
 import { rotateLog } from '../../../controller/cli/host/log-files.js'
 import { type Listener, takenPorts } from '../../../controller/cli/host/ports.js'
@@ -307,6 +308,20 @@ t.test('each process runs alone on an external database', async t => {
       answers(krater, 'IDENTITY'),
     )
     t.equal(status, 0)
+  })
+  await t.test('the doctor looks where the running processes listen', async t => {
+    const { KRATER_IDENTITY_PORT: before } = krater.environment
+    const [port = 0] = await ownPorts(1)
+    krater.environment.KRATER_IDENTITY_PORT = String(port)
+    const child = krater.start('api', '--only', 'identity')
+    await until('it answers', () => answers(krater, 'IDENTITY'))
+    delete krater.environment.KRATER_IDENTITY_PORT
+    t.match((await krater.command('doctor')).stdout, new RegExp(`identity API +ok +http://127.0.0.1:${port}/v3`))
+    const ended = once(child, 'exit')
+    child.kill('SIGTERM')
+    await ended
+    t.match(parse(readFileSync(join(krater.directory, 'krater.yaml'), 'utf8')).identity.port, Number(before))
+    krater.environment.KRATER_IDENTITY_PORT = before
   })
   await t.test('a process that cannot start exits, so that its supervisor can restart it', async t => {
     const child = spawn(process.execPath, ['dist/krater.js', 'health-manager'], {

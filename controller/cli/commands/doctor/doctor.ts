@@ -12,6 +12,7 @@ import { computeDriverOf } from '../../wiring/drivers.js'
 import { isInitialised, openInstance } from '../../wiring/instance.js'
 import { checkAmphorae } from './amphorae.js'
 import { checkDatabase } from './database.js'
+import { environmentOf } from './environment.js'
 import { checkKeyFiles, checkKeyManager } from './keys.js'
 import { checkKeystone } from './keystone.js'
 import { checkDisk, checkKernel, checkPackages } from './machine.js'
@@ -27,9 +28,9 @@ export const command: Command = { run: doctor }
  */
 export async function doctor(directory: string): Promise<number> {
   requireRoot()
-  const instance = openInstance(directory)
-  const external = externalIdentity(instance.config)
   const running = runningProcesses(directory)
+  const instance = openInstance(directory, environmentOf(running, process.env))
+  const external = externalIdentity(instance.config)
   const findings: Finding[] = []
   const check = async (about: string, work: () => Promise<Finding[]> | Finding[]) => {
     findings.push(...(await guarded(about, work, error => partsOf(error, directory))))
