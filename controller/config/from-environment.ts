@@ -1,8 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { ConfigurationError } from '../options/configuration-error.js'
-import { isRecord } from './is-record.js'
 import { parseConfiguration } from './load.js'
-import { type Setting, settings } from './settings.js'
+import { isPlain, type Setting, settings, valueAt } from './settings.js'
 
 /** A setting whose variable is set, and differs from what a file or the default says. */
 export type Override = {
@@ -23,7 +22,7 @@ export function overridesOf(text: string, environment: NodeJS.ProcessEnv, file: 
   const config = parseConfiguration(text, environment, file)
   return given.flatMap(setting => {
     const { [setting.variable]: words, ...others } = environment
-    const [value, instead] = [valueAt(config, setting), valueWithout(text, others, file, setting)]
+    const [value, instead] = [valueAt(config, setting.path), valueWithout(text, others, file, setting)]
     if (isDeepStrictEqual(value, instead)) return []
     return [{ setting, value: isPlain(value) ? value : words, instead }]
   })
@@ -31,17 +30,10 @@ export function overridesOf(text: string, environment: NodeJS.ProcessEnv, file: 
 
 function valueWithout(text: string, environment: NodeJS.ProcessEnv, file: string, setting: Setting): unknown {
   try {
-    return valueAt(parseConfiguration(text, environment, file), setting)
+    return valueAt(parseConfiguration(text, environment, file), setting.path)
   } catch (error) {
     // Another variable needs this one.
     if (error instanceof ConfigurationError) return undefined
     throw error
   }
 }
-
-const valueAt = (config: unknown, { path }: Setting): unknown =>
-  path.reduce<unknown>((node, key) => (isRecord(node) ? node[key] : undefined), config)
-
-/** Whether a file that holds the value is read as the same value. A setting that becomes an object is written as given. */
-const isPlain = (value: unknown): boolean =>
-  ['string', 'number', 'boolean'].includes(typeof value) || (Array.isArray(value) && value.every(isPlain))

@@ -24,8 +24,11 @@ export const configurationFile = (directory: string): string => join(directory, 
  */
 export function loadConfiguration(directory: string, environment: NodeJS.ProcessEnv): Configuration {
   const file = configurationFile(directory)
-  return parseConfiguration(existsSync(file) ? readFileSync(file, 'utf8') : '', environment, file)
+  return parseConfiguration(readConfiguration(file), environment, file)
 }
+
+/** The content of a configuration file; empty when it is missing. */
+export const readConfiguration = (file: string): string => (existsSync(file) ? readFileSync(file, 'utf8') : '')
 
 /** As loadConfiguration, with the content of the file. */
 export function parseConfiguration(text: string, environment: NodeJS.ProcessEnv, file = 'krater.yaml'): Configuration {

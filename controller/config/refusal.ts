@@ -1,7 +1,6 @@
 import type { z } from 'zod'
-import { isRecord } from './is-record.js'
 import { nearestOf } from './nearest.js'
-import { type Setting, settingAbove, settings } from './settings.js'
+import { type Setting, settingAbove, settings, valueAt } from './settings.js'
 
 /** What a message about wrong settings refers to. */
 export type Context = { values: Record<string, unknown>; environment: NodeJS.ProcessEnv; file: string }
@@ -40,9 +39,6 @@ function shown(value: unknown, setting: Setting | undefined): string {
   if (setting?.secret) return 'its value (not shown)'
   return `"${typeof value === 'object' ? JSON.stringify(value) : value}"`
 }
-
-const valueAt = (values: unknown, path: readonly PropertyKey[]): unknown =>
-  path.reduce<unknown>((node, key) => (isRecord(node) ? node[String(key)] : undefined), values)
 
 /** The names of all settings and their groups. */
 const NAMES: readonly string[] = [

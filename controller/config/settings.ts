@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { isRecord } from './is-record.js'
 import { configurationSchema } from './schema.js'
 
 /** One setting: its path in krater.yaml, and the environment variable that overrides it. */
@@ -19,6 +20,14 @@ export const settings: readonly Setting[] = leavesOf(configurationSchema, [])
 export function settingAbove(path: readonly PropertyKey[]): Setting | undefined {
   return settings.find(setting => setting.path.every((key, at) => key === path[at]))
 }
+
+/** The value at a path; undefined when there is none. */
+export const valueAt = (values: unknown, path: readonly PropertyKey[]): unknown =>
+  path.reduce<unknown>((node, key) => (isRecord(node) ? node[String(key)] : undefined), values)
+
+/** Whether a file that holds the value is read as the same value. A setting that becomes an object is written as given. */
+export const isPlain = (value: unknown): boolean =>
+  ['string', 'number', 'boolean'].includes(typeof value) || (Array.isArray(value) && value.every(isPlain))
 
 function leavesOf(schema: z.ZodType, path: readonly string[]): Setting[] {
   const inner = unwrap(schema)

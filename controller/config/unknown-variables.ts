@@ -1,9 +1,8 @@
 import { ConfigurationError } from '../options/configuration-error.js'
-import { isRecord } from './is-record.js'
 import { loadConfiguration } from './load.js'
 import { nearestOf } from './nearest.js'
 import { removedVariables } from './removed.js'
-import { settings } from './settings.js'
+import { settings, valueAt } from './settings.js'
 
 /** Variables of Krater that are not settings. */
 const OTHER_VARIABLES: ReadonlySet<string> = new Set([
@@ -46,9 +45,7 @@ export function unknownVariables(
 export function namedVariables(directory: string, environment: NodeJS.ProcessEnv): ReadonlySet<string> {
   try {
     const config: unknown = loadConfiguration(directory, environment)
-    const names = settings
-      .filter(({ name }) => name.endsWith('_variable'))
-      .map(({ path }) => path.reduce<unknown>((node, key) => (isRecord(node) ? node[key] : undefined), config))
+    const names = settings.filter(({ name }) => name.endsWith('_variable')).map(({ path }) => valueAt(config, path))
     return new Set(names.filter(name => typeof name === 'string'))
   } catch (error) {
     // The command that loads the settings reports it.

@@ -1,13 +1,44 @@
+import { type Changed, changedSettings } from '../../config/in-effect.js'
+import { configurationFile, readConfiguration } from '../../config/load.js'
 import { settings } from '../../config/settings.js'
 import type { Command } from '../command.js'
+import { explain } from '../explain.js'
+import { print } from '../terminal.js'
 
-export const command: Command = { ignoresSettings: true, run: async () => printSettings() }
+export const command: Command = { ignoresSettings: true, run: async directory => printSettings(directory) }
 
-/** Prints every setting: its name in krater.yaml, its default, its description and its environment variable. */
-export function printSettings(): void {
-  const blocks = settings.map(({ name, variable, default: byDefault, description }) => {
+/**
+ * Prints every setting: its name in krater.yaml, its default, the value in effect if it differs and what sets it, its
+ * description and its environment variable. When a setting is wrong or krater.yaml is closed to this user, the list
+ * stays complete and standard error says why it shows the defaults alone.
+ */
+function printSettings(directory: string): void {
+  const changed = new Map(changedIn(directory).map(one => [one.setting.name, one]))
+  const blocks = settings.map(setting => {
+    const { name, variable, default: byDefault, description } = setting
     const value = byDefault === undefined ? 'not set' : JSON.stringify(byDefault)
-    return [`${name}   ${value}`, ...(description === '' ? [] : [`  ${description}`]), `  ${variable}`].join('\n')
+    const now = changed.get(name)
+    return [
+      `${name}   ${value}`,
+      ...(now === undefined ? [] : [`  now: ${describe(now)}`]),
+      ...(description === '' ? [] : [`  ${description}`]),
+      `  ${variable}`,
+    ].join('\n')
   })
-  process.stdout.write(`${blocks.join('\n\n')}\n`)
+  print(blocks.join('\n\n'))
 }
+
+function changedIn(directory: string): Changed[] {
+  try {
+    const file = configurationFile(directory)
+    return changedSettings(readConfiguration(file), process.env, file)
+  } catch (error) {
+    process.stderr.write(
+      `These are the defaults. The values in effect are unknown: ${explain(error, directory).text}\n\n`,
+    )
+    return []
+  }
+}
+
+const describe = ({ setting, value, source }: Changed): string =>
+  `${setting.secret ? 'set, but secret' : JSON.stringify(value)} (from ${source})`

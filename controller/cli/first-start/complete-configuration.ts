@@ -1,7 +1,6 @@
-import { existsSync, readFileSync } from 'node:fs'
 import { Document, parseDocument } from 'yaml'
 import { type Override, overridesOf } from '../../config/from-environment.js'
-import { configurationFile, parseConfiguration } from '../../config/load.js'
+import { configurationFile, parseConfiguration, readConfiguration } from '../../config/load.js'
 import { otherNameOf } from '../../config/other-names.js'
 import type { Configuration } from '../../config/schema.js'
 import type { Setting } from '../../config/settings.js'
@@ -41,7 +40,7 @@ export async function completeConfiguration(
   environment: NodeJS.ProcessEnv,
 ): Promise<CompleteConfiguration> {
   const file = configurationFile(directory)
-  const before = existsSync(file) ? readFileSync(file, 'utf8') : ''
+  const before = readConfiguration(file)
   const config = parseConfiguration(before, environment, file)
   const written = parseDocument(before)
   const document: Document = written.contents === null ? new Document({}) : written

@@ -71,6 +71,29 @@ t.test('the command line explains itself', async t => {
     t.match(stdout, 'KRATER_COMPUTE_DRIVER', 'the list itself works')
   })
 
+  await t.test('the settings show the values in effect and where they come from, but no secret', async t => {
+    const directory = t.testdir()
+    const file = join(directory, 'krater.yaml')
+    const settings = () =>
+      run(process.execPath, ['dist/krater.js', '--state-dir', directory, 'settings'], {
+        env: { KRATER_REGION: 'North', KRATER_DATABASE_URL: 'postgres://root:hunter2@db/krater' },
+      })
+    writeFileSync(file, 'network: {port: 9697}\ndatabase: {network: "postgres://krater:hunter2@db/krater"}\n')
+    const { stdout, stderr } = await settings()
+    t.equal(stderr, '')
+    t.match(stdout, `\nnetwork.port   9696\n  now: 9697 (from ${file})\n`)
+    t.match(stdout, 'region   "RegionOne"\n  now: "North" (from KRATER_REGION)\n')
+    t.match(stdout, `now: set, but secret (from ${file})`)
+    t.match(stdout, 'now: set, but secret (from KRATER_DATABASE_URL)')
+    t.notMatch(stdout, 'hunter2')
+    t.equal(stdout.match(/ now: /g)?.length, 4)
+    writeFileSync(file, 'network: {port: x}\n')
+    const wrong = await settings()
+    t.match(wrong.stderr, /^These are the defaults\. The values in effect are unknown: network\.port: "x" \(from /)
+    t.match(wrong.stdout, '\nnetwork.port   9696\n')
+    t.notMatch(wrong.stdout, ' now: ')
+  })
+
   await t.test('output that cannot be written is a failure with one line', async t => {
     const full = spawn('sh', ['-c', `"${process.execPath}" dist/krater.js settings > /dev/full`], { stdio: 'pipe' })
     const [said, [status]] = await Promise.all([text(full.stderr), once(full, 'exit')])
