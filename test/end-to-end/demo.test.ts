@@ -3,7 +3,9 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
-import { createKrater, until } from '../support/worlds/krater.js'
+import { plug } from '../../controller/cli/host/plug.js'
+import { Fabric } from '../../controller/network/local/fabric.js'
+import { createKrater, type Krater, startKrater, until } from '../support/worlds/krater.js'
 
 const run = promisify(execFile)
 
@@ -131,5 +133,56 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     t.notOk(existsSync(krater.directory))
     t.notOk(existsSync(`/run/netns/krater-${instance}`))
     t.match((await krater.command('down', '--all', '--yes')).stdout, 'holds no Krater instance', 'it can be repeated')
+  })
+})
+
+/** A web server's port and namespace, as the demo made them before attachments existed. @returns its address */
+async function createEarlierServer(krater: Krater, name: string): Promise<string> {
+  const api = await krater.api()
+  const { networks } = (await api.request('network', 'GET', '/v2.0/networks?name=private')) as {
+    networks: { id: string; mtu: number }[]
+  }
+  const network = networks[0]!
+  const { port } = (await api.request('network', 'POST', '/v2.0/ports', {
+    port: { name: `krater-demo-${name}`, network_id: network.id },
+  })) as { port: { id: string; mac_address: string; fixed_ips: { ip_address: string }[] } }
+  const address = port.fixed_ips.map(({ ip_address }) => ip_address).find(text => !text.includes(':'))!
+  await plug(new Fabric({ instance: krater.instance() }), {
+    network,
+    port: { id: port.id, macAddress: port.mac_address },
+    addresses: [`${address}/20`],
+    place: { kind: 'namespace', namespace: `krater-${krater.instance()}-${name}`, created: true },
+  })
+  return address
+}
+
+t.test('places on a network', async t => {
+  const krater = await startKrater(t)
+  const interfacesOf = async (namespace: string) =>
+    (await run('ip', ['-n', namespace, '-json', 'link', 'show', 'type', 'veth'])).stdout.match(/"ifname"/g)?.length
+
+  await t.test('the demo adopts the web servers of an earlier version', async t => {
+    const addresses = [await createEarlierServer(krater, 'web-1'), await createEarlierServer(krater, 'web-2')]
+    const { status, stdout, stderr } = await krater.command('demo')
+    t.equal(status, 0, stderr)
+    for (const [at, name] of ['web-1', 'web-2'].entries()) {
+      t.match(stdout, `${name}  ${addresses[at]}:8080`)
+      t.equal(await interfacesOf(`krater-${krater.instance()}-${name}`), 1, 'the namespace keeps its one interface')
+      t.equal((await krater.command('network', 'address', name)).stdout.split('\n')[0], addresses[at])
+    }
+  })
+
+  await t.test('no second interface on a subnet in one namespace', async t => {
+    const namespace = `krater-${krater.instance()}-web-1`
+    const ports = async () =>
+      (await (await krater.api()).request('network', 'GET', '/v2.0/ports?device_id=second')) as { ports: unknown[] }
+    const { status, stderr } = await krater.command('network', 'attach', 'private', 'second', '--namespace', namespace)
+    t.equal(status, 1)
+    t.match(stderr, /already has [\d.]+\/20 on the same subnet.* krater network detach web-1\n/)
+    t.same(await ports(), { ports: [] }, 'nothing is left of the attempt')
+    t.notMatch((await krater.command('network', 'list')).stdout, 'second')
+    const other = await krater.command('network', 'attach', 'public', 'second', '--namespace', namespace)
+    t.equal(other.status, 0, other.stderr)
+    t.equal((await krater.command('network', 'detach', 'second')).status, 0)
   })
 })

@@ -12,7 +12,7 @@ import {
   saveAttachment,
 } from '../state-directory/attachments.js'
 import { fabricOf, requireInstanceId } from '../wiring/drivers.js'
-import { exists, isInHostNetwork, type Place, plug, removePlace } from './plug.js'
+import { exists, interfaceOnSubnetOf, isInHostNetwork, type Place, plug, removePlace } from './plug.js'
 
 /** device_owner of the ports that `krater network attach` creates. */
 const PORT_OWNER = 'krater:attachment'
@@ -73,8 +73,17 @@ export async function attach(directory: string, api: ApiClient, request: Attachm
       `${known.name} is already attached in ${describePlace(known.place)}. Detach it first, or choose another name: krater network detach ${known.name}`,
     )
   }
-  const port = await ensurePort(api, network, request)
+  const { port, created } = await ensurePort(api, network, request)
   const addresses = await withPrefixes(api, port)
+  const fabric = fabricOf(directory)
+  if (known !== null && known.portId !== port.id) await fabric.detach(known.portId)
+  const rival = await interfaceOnSubnetOf(addresses, { place, except: port.mac_address })
+  if (rival !== null) {
+    if (created) await deletePort(api, port.id)
+    throw new OperatorError(
+      `${request.name} cannot be attached in ${describePlace(place)}: ${rival.interfaceName} there already has ${rival.address} on the same subnet, and answers would leave by the wrong interface. ${wayOut(directory, request.name, rival.address)}`,
+    )
+  }
   const record: AttachmentRecord = {
     name: request.name,
     network: { id: network.id, name: network.name, mtu: network.mtu },
@@ -86,12 +95,19 @@ export async function attach(directory: string, api: ApiClient, request: Attachm
   }
   // Before the interface: after a crash, detaching removes both.
   saveAttachment(directory, record)
-  const fabric = fabricOf(directory)
-  if (known !== null && known.portId !== port.id) await fabric.detach(known.portId)
   const plugged = { network, port: { id: port.id, macAddress: port.mac_address }, addresses, place }
   const interfaceName = await plug(fabric, plugged)
   saveAttachment(directory, { ...record, interfaceName })
   return { ...record, interfaceName }
+}
+
+/** What to do where `address` already is an interface's on the same subnet. */
+function wayOut(directory: string, name: string, address: string): string {
+  const records = readAttachments(directory)
+  const doubled = records.find(record => record.name === name) ?? records.find(each => each.addresses.includes(address))
+  return doubled === undefined
+    ? `Use ${address.split('/')[0]}, or attach in another namespace.`
+    : `Choose another namespace, or detach first: krater network detach ${doubled.name}`
 }
 
 /** Removes an attachment with what attaching it created: interface, namespace and the programs in it, port. */
@@ -122,6 +138,24 @@ export async function removeAttachments(directory: string): Promise<void> {
 
 /** Of the demo, before attachments existed. */
 const EARLIER = ['web-1', 'web-2']
+
+/**
+ * Gives the ports that the demo created before attachments existed the form that `attach` looks for. It then finds
+ * them, with their addresses, in the namespaces where they are.
+ */
+export async function adoptEarlierPorts(directory: string, api: ApiClient, networkName: string): Promise<void> {
+  const network = await findNetwork(api, networkName)
+  for (const name of EARLIER.filter(each => readAttachment(directory, each) === null)) {
+    const query = { name: `krater-demo-${name}`, network_id: network.id, project_id: api.projectId }
+    const list = await api.request('network', 'GET', `/v2.0/ports?${new URLSearchParams(query)}`)
+    const { ports } = z.object({ ports: z.array(z.object({ id: z.string(), device_id: z.string() })) }).parse(list)
+    const unused = ports.find(port => port.device_id === '')
+    if (unused === undefined) continue
+    await api.request('network', 'PUT', `/v2.0/ports/${unused.id}`, {
+      port: { name, device_owner: PORT_OWNER, device_id: name },
+    })
+  }
+}
 
 const ownNamespace = (directory: string, name: string): string => `krater-${requireInstanceId(directory)}-${name}`
 
@@ -196,7 +230,11 @@ async function findNetwork(api: ApiClient, nameOrId: string): Promise<Network> {
 }
 
 /** The attachment's port: an earlier run's, else a new one. */
-async function ensurePort(api: ApiClient, network: Network, { name, address }: AttachmentRequest): Promise<Port> {
+async function ensurePort(
+  api: ApiClient,
+  network: Network,
+  { name, address }: AttachmentRequest,
+): Promise<{ port: Port; created: boolean }> {
   const identity = { network_id: network.id, device_owner: PORT_OWNER, device_id: name }
   const query = new URLSearchParams({ ...identity, project_id: api.projectId })
   const list = await api.request('network', 'GET', `/v2.0/ports?${query}`)
@@ -204,10 +242,10 @@ async function ensurePort(api: ApiClient, network: Network, { name, address }: A
   if (present === undefined) {
     const fixed = address === null ? {} : { fixed_ips: [{ ip_address: address }] }
     const answer = await api.request('network', 'POST', '/v2.0/ports', { port: { name, ...identity, ...fixed } })
-    return z.object({ port: portSchema }).parse(answer).port
+    return { ...z.object({ port: portSchema }).parse(answer), created: true }
   }
   const has = present.fixed_ips.map(({ ip_address }) => ip_address)
-  if (address === null || has.includes(address)) return present
+  if (address === null || has.includes(address)) return { port: present, created: false }
   throw new OperatorError(
     `${name} has the address ${has.join(', ')}. To give it ${address}, detach it first: krater network detach ${name}`,
   )

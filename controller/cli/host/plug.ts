@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { existsSync, readlinkSync, statSync } from 'node:fs'
 import { promisify } from 'node:util'
+import { parseCidr } from '../../network/addresses.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { links } from '../../network/local/ip-command.js'
 import { endProcesses, findProcesses, isAlive } from '../../process/process-identity.js'
@@ -53,6 +54,26 @@ export async function plug(fabric: Fabric, { network, port, addresses, place }: 
     await ip('-n', namespace, 'link', 'set', interfaceName, 'up')
     return interfaceName
   })
+}
+
+/**
+ * Finds an interface in `place`, other than the one with the MAC address `except`, that has an address on the subnet of
+ * one of `addresses`. All have prefix lengths.
+ */
+export async function interfaceOnSubnetOf(
+  addresses: readonly string[],
+  { place, except }: { place: Place; except: string },
+): Promise<{ interfaceName: string; address: string } | null> {
+  if (!exists(place)) return null
+  const [enter, ...words] = entering(place)
+  const { stdout } = await run(enter, [...words, 'ip', '-json', 'address', 'show'], { timeout: 10_000 })
+  type Row = { ifname: string; address?: string; addr_info: { local: string; prefixlen: number }[] }
+  const subnets = addresses.map(address => parseCidr(address)?.text)
+  const found = (JSON.parse(stdout) as Row[])
+    .filter(row => row.address !== except)
+    .flatMap(row => row.addr_info.map(info => ({ ...row, address: `${info.local}/${info.prefixlen}` })))
+    .find(({ address }) => subnets.includes(parseCidr(address)?.text))
+  return found === undefined ? null : { interfaceName: found.ifname, address: found.address }
 }
 
 /** Gives the namespace of a process a name for as long as `work` needs one. */

@@ -4,7 +4,7 @@ import { computeDrivers } from '../../../compute/drivers.js'
 import { networkDrivers } from '../../../network/drivers.js'
 import { type ApiClient, signIn } from '../../api-client.js'
 import type { Command } from '../../command.js'
-import { attach } from '../../host/attachments.js'
+import { adoptEarlierPorts, attach } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
 import { OperatorError } from '../../operator-error.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
@@ -78,6 +78,7 @@ async function findSubnets(api: ApiClient): Promise<Subnets> {
 
 async function startWebServers(directory: string, api: ApiClient): Promise<WebServer[]> {
   print(bold('\nTwo web servers on the private network, each in its own network namespace'))
+  await adoptEarlierPorts(directory, api, 'private')
   const servers: WebServer[] = []
   for (const name of WEB_SERVERS) {
     const { addresses, place } = await attach(directory, api, {
