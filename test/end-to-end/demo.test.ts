@@ -1,4 +1,5 @@
-import { execFile } from 'node:child_process'
+import { execFile, spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -184,5 +185,19 @@ t.test('places on a network', async t => {
     const other = await krater.command('network', 'attach', 'public', 'second', '--namespace', namespace)
     t.equal(other.status, 0, other.stderr)
     t.equal((await krater.command('network', 'detach', 'second')).status, 0)
+  })
+
+  await t.test('the list tells how to attach again what has ended', async t => {
+    const container = spawn('unshare', ['--net', 'sh', '-c', 'echo ready; exec sleep 600'])
+    t.teardown(() => container.kill('SIGKILL'))
+    await once(container.stdout, 'data')
+    const attached = await krater.command('network', 'attach', 'private', 'box', '--pid', String(container.pid))
+    t.equal(attached.status, 0, attached.stderr)
+    t.notMatch((await krater.command('network', 'list')).stdout, /has ended/)
+    const ended = once(container, 'exit')
+    container.kill('SIGKILL')
+    await ended
+    const { stdout } = await krater.command('network', 'list')
+    t.match(stdout, /\nbox has ended\. .*: krater network attach private box --pid PID\n$/)
   })
 })

@@ -209,6 +209,12 @@ const isSame = (one: Place, other: Place): boolean =>
     ? one.namespace === other.namespace
     : isDeepStrictEqual(one, other)
 
+/** The command that attaches it again, in the same place if that can be known. */
+export function attachCommand({ name, network, place, cloud }: AttachmentRecord): string {
+  const into = place.kind === 'process' ? ' --pid PID' : place.created ? '' : ` --namespace ${place.namespace}`
+  return `krater network attach ${network.name} ${name}${into}${cloud === 'krater' ? '' : ` --cloud ${cloud}`}`
+}
+
 export const describePlace = (place: Place): string =>
   place.kind === 'namespace' ? `namespace ${place.namespace}` : `process ${place.identity.pid}`
 

@@ -1,5 +1,5 @@
 import type { Command } from '../../command.js'
-import { attachmentStates, describePlace } from '../../host/attachments.js'
+import { attachCommand, attachmentStates, describePlace } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
 import { print, table } from '../../terminal.js'
 
@@ -20,5 +20,8 @@ export const command: Command = {
       state,
     ])
     for (const line of table([['name', 'network', 'address', 'interface', 'where', 'state'], ...rows])) print(line)
+    for (const ended of attachments.filter(({ state }) => state === 'ended')) {
+      print(`${ended.name} has ended. Attach it again, with the same address: ${attachCommand(ended)}`)
+    }
   },
 }
