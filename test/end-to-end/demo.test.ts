@@ -137,6 +137,10 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
   })
 })
 
+const BROKEN_SERVER = `require('node:http')
+  .createServer((_, response) => response.writeHead(500).end())
+  .listen(8081, () => console.log('listening'))`
+
 /** A web server's port and namespace, as the demo made them before attachments existed. @returns its address */
 async function createEarlierServer(krater: Krater, name: string): Promise<string> {
   const api = await krater.api()
@@ -199,5 +203,29 @@ t.test('places on a network', async t => {
     await ended
     const { stdout } = await krater.command('network', 'list')
     t.match(stdout, /\nbox has ended\. .*: krater network attach private box --pid PID\n$/)
+  })
+
+  await t.test('the demo fails when requests get no answer', async t => {
+    const api = await krater.api()
+    const get = async (path: string) => (await api.request('load-balancer', 'GET', `/v2.0/lbaas/${path}`)) as object
+    const { pools } = (await get('pools')) as { pools: { id: string }[] }
+    const server = krater.start('network', 'exec', 'web-1', process.execPath, '-e', BROKEN_SERVER)
+    await once(server.stdout!, 'data')
+    const { stdout: address } = await krater.command('network', 'address', 'web-1')
+    // Its health monitor asks the server that works.
+    const member = { name: 'broken', address: address.trim(), protocol_port: 8081, monitor_port: 8080 }
+    const members = `pools/${pools[0]!.id}/members`
+    await api.request('load-balancer', 'POST', `/v2.0/lbaas/${members}`, { member })
+    await until('the broken member gets requests', async () => {
+      const listed = (await get(`${members}?name=broken`)) as { members: { operating_status: string }[] }
+      return listed.members[0]?.operating_status === 'ONLINE'
+    })
+    const { status, stdout, stderr } = await krater.command('demo')
+    t.equal(status, 1)
+    t.match(stdout, /\n {2}status 500 {2}[67] times\n/)
+    t.match(
+      stderr,
+      /^[67] of 20 requests got no answer from a web server\. `krater explain [0-9a-f-]{36}` says why\.\n$/,
+    )
   })
 })

@@ -8,7 +8,7 @@ import { adoptEarlierPorts, attach } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
 import { OperatorError } from '../../operator-error.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
-import { bold, dim, green, print } from '../../terminal.js'
+import { bold, dim, green, print, red } from '../../terminal.js'
 import { computeDriverOf, networkDriverOf } from '../../wiring/drivers.js'
 import { type Instance, openInstance } from '../../wiring/instance.js'
 import { startInBackground } from '../up/detach.js'
@@ -41,9 +41,13 @@ export async function demo(directory: string): Promise<void> {
   const subnets = await findSubnets(api)
   const servers = await startWebServers(directory, api)
   const balancer = await createLoadBalancer(api, subnets, servers)
-  await sendRequests(balancer)
+  const failed = await sendRequests(balancer)
   print()
   for (const line of instructions(directory, balancer, api)) print(line)
+  if (failed === 0) return
+  throw new OperatorError(
+    `${failed} of ${REQUESTS} requests got no answer from a web server. \`krater explain ${balancer.id}\` says why.`,
+  )
 }
 
 function requireOwnUsers(directory: string): void {
@@ -154,9 +158,13 @@ async function untilActive(api: ApiClient, id: string): Promise<void> {
   }
 }
 
-async function sendRequests(balancer: DemoLoadBalancer): Promise<void> {
+/** @returns how many requests no server answered */
+async function sendRequests(balancer: DemoLoadBalancer): Promise<number> {
   print(bold(`\n${REQUESTS} requests to ${balancer.url}`))
-  for (const [answer, times] of [...(await countAnswers(balancer.url, REQUESTS))].sort()) {
-    print(`  ${WEB_SERVERS.some(name => name === answer) ? green(answer) : answer}  answered ${times} times`)
+  const { answers, failures } = await countAnswers(balancer.url, REQUESTS)
+  for (const [name, times] of [...answers].sort()) {
+    print(`  ${WEB_SERVERS.some(server => server === name) ? green(name) : name}  answered ${times} times`)
   }
+  for (const [what, times] of [...failures].sort()) print(`  ${red(what)}  ${times} times`)
+  return [...failures.values()].reduce((sum, times) => sum + times, 0)
 }

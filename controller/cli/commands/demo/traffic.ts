@@ -44,13 +44,21 @@ export async function allAnswer(url: string, names: readonly string[], milliseco
   return missing.size === 0
 }
 
-/** Sends `count` requests one after another. @returns the number of times each answer came */
-export async function countAnswers(url: string, count: number): Promise<Map<string, number>> {
+/**
+ * Sends `count` requests one after another.
+ * @returns how often each answer with status 200 came, and how often what else
+ */
+export async function countAnswers(
+  url: string,
+  count: number,
+): Promise<{ answers: Map<string, number>; failures: Map<string, number> }> {
   const answers = new Map<string, number>()
+  const failures = new Map<string, number>()
+  const add = (counts: Map<string, number>, key: string) => counts.set(key, (counts.get(key) ?? 0) + 1)
   for (let sent = 0; sent < count; sent++) {
     const reply = await ask(url)
-    const answer = reply === null ? 'no answer' : reply.status === 200 ? reply.body : `status ${reply.status}`
-    answers.set(answer, (answers.get(answer) ?? 0) + 1)
+    if (reply?.status === 200) add(answers, reply.body)
+    else add(failures, reply === null ? 'no answer' : `status ${reply.status}`)
   }
-  return answers
+  return { answers, failures }
 }
