@@ -34,6 +34,7 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     t.match(stdout, /provisioning_status ACTIVE/)
     t.match(stdout, /first 200 through the VIP/)
     t.match(stdout, /web-1 +answered 10 times\n +web-2 +answered 10 times/)
+    t.match(stdout, /krater explain [0-9a-f-]{36}\n/)
     t.match(stdout, `source ${join(krater.directory, 'openrc')}`)
     t.notMatch(stdout, '\u001b', 'the output is plain text without a terminal')
     t.same(krater.running(), [

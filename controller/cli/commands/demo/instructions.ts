@@ -18,7 +18,9 @@ export function instructions(directory: string, balancer: DemoLoadBalancer, api:
     `  use the openstack CLI     source ${join(directory, 'openrc')}`,
     openstack
       ? '                            openstack loadbalancer list'
-      : '                            (apt-get install python3-openstackclient python3-octaviaclient), then: openstack loadbalancer list',
+      : '                            (apt-get install python3-openstackclient python3-octaviaclient python3-barbicanclient), then: openstack loadbalancer list',
+    '                            openstack secret list   (the key manager)',
+    `  find out what is down     ${krater} explain ${balancer.id}`,
     `  inspect the amphorae      ${krater} amphora list`,
     `                            ${krater} amphora ssh ID`,
     `  check everything          ${krater} doctor`,
