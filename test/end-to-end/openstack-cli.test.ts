@@ -43,7 +43,7 @@ t.test('a load balancer from token issue to cascade delete, with the openstack c
   }
   await firstSuccess(url, 10_000)
   t.same(
-    await countAnswers(url, 20),
+    (await countAnswers(url, 20)).answers,
     new Map([
       ['one', 10],
       ['two', 10],
@@ -80,7 +80,7 @@ t.test('a load balancer from token issue to cascade delete, with the openstack c
     await two.start()
     await until('member two is ONLINE again', async () => (await statusOf('two')) === 'ONLINE')
     t.same(
-      await countAnswers(url, 10),
+      (await countAnswers(url, 10)).answers,
       new Map([
         ['one', 5],
         ['two', 5],
