@@ -21,6 +21,9 @@ export const isInitialised = (directory: string): boolean =>
 /** The database URL of a service. @throws OperatorError when it is not set */
 export function databaseUrl({ directory, config }: Instance, schema: ServiceSchema['schema']): string {
   const url = config.database[schema]
+  if (url === undefined && !existsSync(configurationFile(directory))) {
+    throw new OperatorError(`There is no instance in ${directory}; \`krater up\` makes one.`)
+  }
   if (url === undefined) {
     throw new OperatorError(
       `database.${schema} is not set in ${configurationFile(directory)}. \`krater up\` sets it for its own PostgreSQL. For another server, set the URL there or in KRATER_DATABASE_${schema.toUpperCase()}.`,
