@@ -40,8 +40,8 @@ export type AttachmentRequest = {
   network: string
   /** Null: the network chooses. */
   address: string | null
-  /** An existing namespace, a process in a container, or null: a namespace that Krater creates. */
-  into: { namespace: string } | { pid: number } | null
+  /** Null: a namespace that Krater creates. */
+  place: Place | null
 }
 
 /**
@@ -55,7 +55,11 @@ export async function attach(directory: string, api: ApiClient, request: Attachm
       `"${request.name}" cannot name an attachment. Use 1 to 32 lower-case letters, digits and hyphens, such as web-1.`,
     )
   }
-  const place = placeOf(directory, request)
+  const place = request.place ?? {
+    kind: 'namespace',
+    namespace: ownNamespace(directory, request.name),
+    created: true,
+  }
   const network = await findNetwork(api, request.network)
   const known = readAttachment(directory, request.name)
   if (known !== null && known.network.id !== network.id) {
@@ -178,10 +182,11 @@ export async function attachmentStates(
   }))
 }
 
-function placeOf(directory: string, { name, into }: AttachmentRequest): Place {
-  if (into === null) {
-    return { kind: 'namespace', namespace: ownNamespace(directory, name), created: true }
-  }
+/**
+ * The place of an existing namespace, or of a process in a container.
+ * @throws OperatorError when it is missing or cannot be attached
+ */
+export function placeOf(into: { namespace: string } | { pid: number }): Place {
   if ('pid' in into) {
     const identity = identityOf(into.pid)
     if (identity === null) throw new OperatorError(`There is no process ${into.pid}. Is its container running?`)

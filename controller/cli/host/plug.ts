@@ -116,9 +116,22 @@ export async function removePlace(place: Place): Promise<void> {
   await ip('netns', 'delete', place.namespace)
 }
 
-/** Whether a process is in the network namespace of this one. */
-export const isInHostNetwork = (pid: number): boolean =>
-  readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net')
+/**
+ * Whether a process is in the network namespace of this one.
+ * @throws OperatorError when the kernel does not tell, even root
+ */
+export function isInHostNetwork(pid: number): boolean {
+  try {
+    return readlinkSync(`/proc/${pid}/ns/net`) === readlinkSync('/proc/self/ns/net')
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT' || code === 'ESRCH') throw new OperatorError(`Process ${pid} has ended.`)
+    if (code !== 'EACCES' && code !== 'EPERM') throw error
+    throw new OperatorError(
+      `Process ${pid} cannot be attached: the kernel does not show its network, even to root (${code}), because it has more rights than this command. Give the process of a container that this machine runs.`,
+    )
+  }
+}
 
 /** The words before a command that make it run in this place. */
 export const entering = (place: Place): [string, ...string[]] =>

@@ -112,6 +112,24 @@ t.test('the command line explains itself', async t => {
   })
 })
 
+t.test('a process that cannot be attached is refused with the reason', async t => {
+  const krater = await createKrater(t)
+  const attach = ['dist/krater.js', 'network', 'attach', 'private', 'web-1', '--pid']
+  const refusal = async (...words: string[]) => {
+    const [program = '', ...args] = [...words, process.execPath, ...attach, String(process.pid)]
+    return (await run(program, args, { env: krater.environment }).catch(error => error)).stderr
+  }
+  t.match(await refusal('env'), /^Process \d+ runs in this machine's own network\./)
+  // Then the process of the test has a right that the command lacks.
+  t.match(
+    await refusal('setpriv', '--bounding-set=-sys_ptrace'),
+    /^Process \d+ cannot be attached: the kernel does not show its network, even to root \(EACCES\)/,
+  )
+  const ended = spawn('true')
+  await once(ended, 'exit')
+  t.match((await krater.command(...attach.slice(1), String(ended.pid))).stderr, /^There is no process \d+\./)
+})
+
 t.test('without root one line says what is needed', async t => {
   const krater = await createKrater(t)
   // Nobody may read the checkout wherever it lies, also below a home directory that is closed to others.

@@ -90,7 +90,7 @@ async function startWebServers(directory: string, api: ApiClient): Promise<WebSe
       cloud: 'krater',
       network: 'private',
       address: null,
-      into: null,
+      place: null,
     })
     // The first is its IPv4 address.
     const [address = ''] = addresses.map(text => text.split('/')[0])

@@ -1,7 +1,7 @@
 import { Argument, InvalidArgumentError, Option } from 'commander'
 import { signIn } from '../../api-client.js'
 import type { Command } from '../../command.js'
-import { attach } from '../../host/attachments.js'
+import { attach, placeOf } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
 import { requireFabric } from '../../host/require-fabric.js'
 import { UsageError } from '../../operator-error.js'
@@ -36,8 +36,9 @@ export const command: Command = {
       throw new UsageError('Give --pid or --namespace, not both.')
     }
     const into = pid !== undefined ? { pid } : namespace !== undefined ? { namespace } : null
+    const place = into === null ? null : placeOf(into)
     const api = await signIn(directory, cloud)
-    const record = await attach(directory, api, { name, cloud, network, address: address ?? null, into })
+    const record = await attach(directory, api, { name, cloud, network, address: address ?? null, place })
     const addresses = record.addresses.map(text => text.split('/')[0]).join(', ')
     print(`${record.name} has ${addresses} on ${record.network.name} (${record.interfaceName}).`)
     print(`Run a program there: krater network exec ${record.name} COMMAND`)
