@@ -226,7 +226,10 @@ t.test('the clean command and housekeeping remove audit records past their reten
   while ((await linkRecords(database, key)) > 0);
   t.notMatch((await command(t, directory, 'clean')).text, /[Aa]udit/)
   process.env.KRATER_KEY_MANAGER_AUDIT_RETENTION_DAYS = '50'
-  t.match((await command(t, directory, 'clean', '--dry-run')).text, 'Would remove audit records older than 50 days: 2\n')
+  t.match(
+    (await command(t, directory, 'clean', '--dry-run')).text,
+    'Would remove audit records older than 50 days: 2\n',
+  )
   t.same(await old(), [-4, -3, -2])
   writeFileSync(keyFile, 'ab'.repeat(32))
   t.match(await command(t, directory, 'clean'), {
