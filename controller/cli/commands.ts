@@ -42,7 +42,8 @@ export const commands: readonly Entry[] = [
   },
   {
     name: 'settings',
-    summary: 'list every setting: default, value in effect, meaning and environment variable',
+    summary:
+      'list every setting: default, value in effect, meaning and environment variable; or write some: NAME=VALUE',
     load: () => import('./commands/settings.js'),
   },
   { name: 'api', summary: 'run only the APIs, until SIGTERM', load: () => import('./processes/api.js') },

@@ -52,9 +52,21 @@ function explainUnknown(above: readonly string[], key: string, file: string): st
   const name = [...above, key].join('.')
   const about = `${file}: unknown setting ${name}`
   if (NAMES.includes(name)) return `${about}: write it as ${indented(key.split('.'))}.`
-  const nearest = nearestOf(flat(name), NAMES.map(flat), key.length)
-  const meant = NAMES.find(one => flat(one) === nearest)
+  const meant = likeliest(name, key.length)
   return `${about}${meant === undefined ? '' : ` (${suggestion(meant, above)})`}. \`krater settings\` lists all settings.`
+}
+
+/** The setting or group that a wrong name resembles most; undefined if it resembles none. */
+function likeliest(name: string, length: number): string | undefined {
+  const nearest = nearestOf(flat(name), NAMES.map(flat), length)
+  return NAMES.find(one => flat(one) === nearest)
+}
+
+/** About a wrong name that is not from a file. */
+export function unknownSetting(name: string): string {
+  const meant = likeliest(name, name.length)
+  const hint = meant === undefined || meant === name ? '' : ` (did you mean ${meant}?)`
+  return `There is no setting ${name}${hint}. \`krater settings\` lists all settings.`
 }
 
 function suggestion(name: string, above: readonly string[]): string {

@@ -1,11 +1,26 @@
+import { existsSync } from 'node:fs'
+import { Argument } from 'commander'
 import { type Changed, changedSettings } from '../../config/in-effect.js'
 import { configurationFile, readConfiguration } from '../../config/load.js'
 import { settings } from '../../config/settings.js'
 import type { Command } from '../command.js'
 import { explain } from '../explain.js'
+import { OperatorError } from '../operator-error.js'
+import { changeSettings } from '../state-directory/change-settings.js'
 import { print } from '../terminal.js'
 
-export const command: Command = { ignoresSettings: true, run: async directory => printSettings(directory) }
+export const command: Command = {
+  arguments: [new Argument('[changes...]', 'settings to write to krater.yaml, such as load_balancer.port=9877')],
+  ignoresSettings: true,
+  run: async (directory, given) => {
+    const { changes } = given as { changes: string[] }
+    if (changes.length === 0) return printSettings(directory)
+    if (!existsSync(directory))
+      throw new OperatorError(`There is no instance in ${directory}. \`krater up\` makes one.`)
+    print(`Wrote ${changeSettings(directory, changes).join(', ')} to ${configurationFile(directory)}.`)
+    print('Running processes keep their settings until a restart: krater down && krater up --detach')
+  },
+}
 
 /**
  * Prints every setting: its name in krater.yaml, its default, the value in effect if it differs and what sets it, its
