@@ -291,6 +291,37 @@ t.test('a later start with another variable uses it, says so, and leaves the fil
   t.equal((await complete(directory)).config.identity.port, 15000)
 })
 
+t.test('the ports that an earlier version ran with are written once', async t => {
+  const ports = { KRATER_IDENTITY_PORT: '15000', KRATER_NETWORK_PORT: '15001' }
+  const environment = { ...ports, KRATER_REGION: 'North' }
+  const directory = t.testdir({ 'clouds.yaml': 'clouds: {krater: {}}' })
+  const file = join(directory, 'krater.yaml')
+  const writeEarlier = async () => {
+    rmSync(file, { force: true })
+    await complete(directory)
+    const text = readFileSync(file, 'utf8')
+    writeFileSync(file, text.replace(/ Those of the first start.*log_level: debug/s, ''))
+  }
+  await writeEarlier()
+  t.match((await complete(directory, environment)).lines, Array(3).fill(/for this start only/), 'it ran elsewhere')
+  const who = { username: 'u', password: 'p', projectName: 'p' }
+  writeClientFiles(directory, { authUrl: 'http://127.0.0.1:15000/v3', region: 'R', demo: who, admin: who })
+  const { lines } = await complete(directory, environment)
+  t.match(lines, [/^Wrote KRATER_IDENTITY_PORT, KRATER_NETWORK_PORT to /, /^KRATER_REGION .*for this start only/])
+  t.match((await complete(directory)).config, { identity: { port: 15000 }, network: { port: 15001 } })
+  const later = { ...ports, KRATER_KEY_MANAGER_PORT: '15003' }
+  t.match((await complete(directory, later)).lines, [/^KRATER_KEY_MANAGER_PORT .*for this start only/])
+  await writeEarlier()
+  t.match((await complete(directory, { KRATER_IDENTITY_PORT: '15009' })).lines, [/for this start only/])
+  rmSync(file)
+  await complete(directory)
+  t.match(
+    (await complete(directory, ports)).lines,
+    [/this start only/, /this start only/],
+    'this version said so before',
+  )
+})
+
 t.test('a group that the file gives by Barbican’s name is not written twice', async t => {
   const directory = t.testdir({ 'krater.yaml': 'key_manager: {quotas: {quota_secrets: 5}}\n' })
   const { config } = await complete(directory, { KRATER_KEY_MANAGER_QUOTA_ORDERS: '7' })
