@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises'
 import type { Knex } from 'knex'
 import type { Database } from './connection.js'
 
@@ -10,6 +11,8 @@ const TRANSIENT: ReadonlySet<string> = new Set([
 ])
 
 const MAX_ATTEMPTS = 3
+/** Before another attempt: at once, it might lock the same rows before the other transaction wakes up. */
+const pauseMs = (attempt: number): number => attempt * (20 + Math.random() * 40)
 
 /**
  * Runs `body` in one transaction. If PostgreSQL reports a conflict with another transaction, retries it, with at most
@@ -25,6 +28,7 @@ export async function retryOnConflict<T>(transaction: () => Promise<T>): Promise
       return await transaction()
     } catch (error) {
       if (attempt === MAX_ATTEMPTS || !TRANSIENT.has(sqlState(error))) throw error
+      await delay(pauseMs(attempt))
     }
   }
 }
