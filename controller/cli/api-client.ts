@@ -1,8 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import { parse } from 'yaml'
 import { z } from 'zod'
-import { type Credentials, findCredentials, tokenRequest } from './credentials.js'
+import { type Credentials, cloudIn, findCredentials, tokenRequest } from './credentials.js'
 import { OperatorError } from './operator-error.js'
 import { visible } from './terminal.js'
 
@@ -20,8 +19,6 @@ const cloudSchema = z.object({
   }),
   region_name: z.string(),
 })
-
-const cloudsSchema = z.object({ clouds: z.record(z.string(), z.unknown()) })
 
 const tokenSchema = z.object({
   token: z.object({
@@ -63,20 +60,11 @@ export function readCloud(directory: string, cloud: CloudName): z.output<typeof 
       `${file} is missing, so nobody can sign in. \`krater up --detach\` writes it, unless identity.external_url names another Keystone.`,
     )
   }
-  const found = cloudsSchema.safeParse(yamlOrNull(readFileSync(file, 'utf8'))).data?.clouds[cloud]
-  const parsed = cloudSchema.safeParse(found)
+  const parsed = cloudSchema.safeParse(cloudIn(file, cloud))
   if (parsed.success) return parsed.data
   throw new OperatorError(
     `${file} has no complete cloud "${cloud}". Remove the file and restart Krater, which writes it again: krater down && krater up --detach`,
   )
-}
-
-function yamlOrNull(text: string): unknown {
-  try {
-    return parse(text)
-  } catch {
-    return null
-  }
 }
 
 /** Signs in with a cloud from the instance's clouds.yaml and reads the catalogue. */

@@ -47,7 +47,7 @@ export function findCredentials(directory: string, environment: Environment): Cr
   ]
   const wanted = cloud === undefined ? files.slice(-1) : files
   for (const file of wanted.filter(path => existsSync(path))) {
-    const found = readCloud(file, cloud ?? 'krater')
+    const found = credentialsIn(file, cloud ?? 'krater')
     if (found !== undefined) return complete(found, `The cloud ${cloud ?? 'krater'} in ${file}`)
   }
   throw new OperatorError(
@@ -65,15 +65,24 @@ function fromVariables(environment: Environment): Credentials {
   )
 }
 
-/** @returns undefined if the file has no cloud of this name. Other clouds may be of any kind. */
-function readCloud(file: string, name: string): Partial<Credentials> | undefined {
+/** @returns undefined if the file has no cloud of this name */
+function credentialsIn(file: string, name: string): Partial<Credentials> | undefined {
+  const found = cloudIn(file, name)
+  if (found === undefined) return undefined
+  const cloud = cloudSchema.safeParse(found)
+  if (!cloud.success) throw new OperatorError(`The cloud ${name} in ${file} is wrong: ${z.prettifyError(cloud.error)}`)
+  return cloud.data.auth
+}
+
+/**
+ * A cloud of a clouds.yaml, whose other clouds may be of any kind; undefined if it has none of this name.
+ * @throws OperatorError when the file is no clouds.yaml
+ */
+export function cloudIn(file: string, name: string): unknown {
   const read = cloudsSchema.safeParse(parseYaml(file))
   if (!read.success) throw new OperatorError(`${file} is not a clouds.yaml: ${z.prettifyError(read.error)}`)
   const { clouds } = read.data
-  if (!Object.hasOwn(clouds, name)) return undefined
-  const cloud = cloudSchema.safeParse(clouds[name])
-  if (!cloud.success) throw new OperatorError(`The cloud ${name} in ${file} is wrong: ${z.prettifyError(cloud.error)}`)
-  return cloud.data.auth
+  return Object.hasOwn(clouds, name) ? clouds[name] : undefined
 }
 
 /** @throws OperatorError without the text around the fault, which may be a password */
@@ -83,7 +92,9 @@ function parseYaml(file: string): unknown {
   } catch (error) {
     if (!(error instanceof YAMLParseError)) throw error
     const [place] = error.linePos ?? []
-    throw new OperatorError(`${file} is not valid YAML${place === undefined ? '' : ` in line ${place.line}`}.`)
+    throw new OperatorError(
+      `${file} is not valid YAML${place === undefined ? '' : ` in line ${place.line}`}. Correct it; \`krater up\` writes its own again once it is removed.`,
+    )
   }
 }
 

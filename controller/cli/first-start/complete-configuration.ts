@@ -35,8 +35,8 @@ export type CompleteConfiguration = {
 /**
  * Adds to krater.yaml what the first start chooses: database URLs with generated passwords, the CIDR of the first
  * networks, and the settings of the environment except secrets, so that later starts need no variables. The first start
- * after that of an earlier version adds its ports. Keeps settings that are already in the file. Nothing is written before `save`, so that a start that fails earlier, for a taken port,
- * can be repeated with other variables.
+ * after that of an earlier version adds its ports. Keeps settings that are already in the file. Nothing is written before
+ * `save`, so that a start that fails earlier, for a taken port, can be repeated with other variables.
  */
 export async function completeConfiguration(
   directory: string,

@@ -34,7 +34,7 @@ type Port = z.output<typeof portSchema>
 
 export type AttachmentRequest = {
   name: string
-  /** The user of `api`. */
+  /** Whose ports and networks these are, as clouds.yaml names the user. */
   cloud: AttachmentRecord['cloud']
   /** Name or ID of the network. */
   network: string
@@ -46,10 +46,10 @@ export type AttachmentRequest = {
 
 /**
  * Gives a program of this host a place on a network: a port, plugged into a network namespace. A second run finds
- * what the first one created. `api` decides whose ports and networks these are.
+ * what the first one created.
  * @throws OperatorError when the request cannot be met
  */
-export async function attach(directory: string, api: ApiClient, request: AttachmentRequest): Promise<AttachmentRecord> {
+export async function attach(directory: string, request: AttachmentRequest): Promise<AttachmentRecord> {
   if (!ATTACHMENT_NAME.test(request.name)) {
     throw new OperatorError(
       `"${request.name}" cannot name an attachment. Use 1 to 32 lower-case letters, digits and hyphens, such as web-1.`,
@@ -60,6 +60,7 @@ export async function attach(directory: string, api: ApiClient, request: Attachm
     namespace: ownNamespace(directory, request.name),
     created: true,
   }
+  const api = await signIn(directory, request.cloud)
   const network = await findNetwork(api, request.network)
   const known = readAttachment(directory, request.name)
   if (known !== null && known.network.id !== network.id) {

@@ -34,7 +34,7 @@ export const SHARED_PARAMETERS: Readonly<Record<string, Parameter>> = {
     name: 'Idempotency-Key',
     in: 'header',
     description:
-      'A word that is new for each request. A repeat of the request with the same key within a day gets the first response and has no further effect.',
+      'A word that is new for each request. A repeat of the request with the same key within a day gets the first response and has no further effect. Of the responses of a project, the newest 64 MiB are kept.',
     schema: { type: 'string', minLength: 1, maxLength: 255 },
   },
 }

@@ -85,7 +85,7 @@ async function startWebServers(directory: string, api: ApiClient): Promise<WebSe
   await adoptEarlierPorts(directory, api, 'private')
   const servers: WebServer[] = []
   for (const name of WEB_SERVERS) {
-    const { addresses, place } = await attach(directory, api, {
+    const { addresses, place } = await attach(directory, {
       name,
       cloud: 'krater',
       network: 'private',

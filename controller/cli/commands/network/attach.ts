@@ -1,5 +1,4 @@
 import { Argument, InvalidArgumentError, Option } from 'commander'
-import { signIn } from '../../api-client.js'
 import type { Command } from '../../command.js'
 import { attach, placeOf } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
@@ -37,8 +36,7 @@ export const command: Command = {
     }
     const into = pid !== undefined ? { pid } : namespace !== undefined ? { namespace } : null
     const place = into === null ? null : placeOf(into)
-    const api = await signIn(directory, cloud)
-    const record = await attach(directory, api, { name, cloud, network, address: address ?? null, place })
+    const record = await attach(directory, { name, cloud, network, address: address ?? null, place })
     const addresses = record.addresses.map(text => text.split('/')[0]).join(', ')
     print(`${record.name} has ${addresses} on ${record.network.name} (${record.interfaceName}).`)
     print(`Run a program there: krater network exec ${record.name} COMMAND`)

@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process'
 import { constants } from 'node:os'
 import { Argument } from 'commander'
 import type { Command } from '../../command.js'
-import { requireAttachment } from '../../host/attachments.js'
+import { attachCommand, requireAttachment } from '../../host/attachments.js'
 import { requireRoot } from '../../host/checks.js'
 import { entering, exists } from '../../host/plug.js'
 import { OperatorError } from '../../operator-error.js'
@@ -12,11 +12,10 @@ export const command: Command = {
   run: async (directory, given) => {
     const { name, command: words } = given as { name: string; command: string[] }
     requireRoot()
-    const { place, network } = requireAttachment(directory, name)
+    const record = requireAttachment(directory, name)
+    const { place } = record
     if (!exists(place)) {
-      throw new OperatorError(
-        `The place of ${name} has ended. Attach it again: krater network attach ${network.name} ${name}`,
-      )
+      throw new OperatorError(`The place of ${name} has ended. Attach it again: ${attachCommand(record)}`)
     }
     return runInForeground([...entering(place), ...words])
   },
