@@ -6,7 +6,7 @@ const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const dist = join(root, 'dist')
 /** npm writes .package-lock.json whenever it changes a package. */
 const SOURCES = [
-  ...['controller', 'amphora-agent', 'templates', 'scripts/build.js', 'package.json'],
+  ...['controller', 'amphora-agent', 'x509', 'templates', 'scripts/build.js', 'package.json'],
   'node_modules/.package-lock.json',
 ]
 /** Keep the chunks of the previous build: a command that started just before this build still loads them. */

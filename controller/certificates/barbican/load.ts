@@ -1,5 +1,5 @@
+import type { Material } from '../../../x509/material/material.js'
 import type { RequestedReferences } from '../certificate-source.js'
-import type { Material } from '../inspection/material.js'
 import { UnusableReference } from './errors.js'
 import type { Reader } from './reader.js'
 import { readReference, type Target } from './reference.js'

@@ -1,7 +1,7 @@
 import { readlinkSync } from 'node:fs'
 import { parentPort } from 'node:worker_threads'
-import { inspect } from './inspect.js'
-import type { Material } from './material.js'
+import { inspect } from '../../../x509/material/inspect.js'
+import type { Material } from '../../../x509/material/material.js'
 
 /**
  * A message from the thread: once loaded, its directory below /proc (`1/task/2`); then for each material what is

@@ -1,9 +1,9 @@
 import { getPriority, setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
+import type { Material } from '../../../x509/material/material.js'
 import { readProcessStat } from '../../process/process-stat.js'
 import type { ThreadMessage } from './inspector-thread.js'
-import type { Material } from './material.js'
 
 export type Inspector = {
   /**

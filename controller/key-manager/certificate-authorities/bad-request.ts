@@ -1,6 +1,6 @@
+import { type DistinguishedName, parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { badRequest } from '../../http/errors.js'
-import { type DistinguishedName, parseDistinguishedName } from '../../x509/encoding/distinguished-name.js'
-import { InvalidX509 } from '../../x509/invalid-x509.js'
 
 /** Turns InvalidX509 into a client error; rethrows other errors. @throws ApiError 400 */
 export function asBadRequest(error: unknown): never {

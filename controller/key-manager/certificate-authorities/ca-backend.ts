@@ -1,7 +1,7 @@
 import type { KeyObject } from 'node:crypto'
-import type { CertificateRequest } from '../../x509/certificate-request.js'
-import type { DistinguishedName } from '../../x509/encoding/distinguished-name.js'
-import type { RevocationReason } from '../../x509/revocation-list.js'
+import type { CertificateRequest } from '../../../x509/certificate-request.js'
+import type { DistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import type { RevocationReason } from '../../../x509/revocation-list.js'
 import type { Service } from '../service.js'
 
 /** What CA back ends work with; each adds its own settings. */

@@ -1,16 +1,16 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
 import { isIP } from 'node:net'
-import { execute } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
-import { ApiError } from '../../http/errors.js'
 import {
   type CertificateRequest,
   readCertificateRequest,
   writeCertificateRequest,
-} from '../../x509/certificate-request.js'
-import { parseDistinguishedName } from '../../x509/encoding/distinguished-name.js'
-import { type GeneralName, isDnsName } from '../../x509/encoding/general-names.js'
-import { InvalidX509 } from '../../x509/invalid-x509.js'
+} from '../../../x509/certificate-request.js'
+import { parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import { type GeneralName, isDnsName } from '../../../x509/encoding/general-names.js'
+import { InvalidX509 } from '../../../x509/invalid-x509.js'
+import { execute } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
+import { ApiError } from '../../http/errors.js'
 import { recordAudit } from '../audit/record.js'
 import { CryptoUnavailable } from '../crypto/backend.js'
 import { generateKeyPair } from '../crypto/key-pair.js'

@@ -1,7 +1,7 @@
 import type { Knex } from 'knex'
+import type { RevocationReason } from '../../../x509/revocation-list.js'
 import { execute } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import type { RevocationReason } from '../../x509/revocation-list.js'
 import type { Actor } from '../audit/record.js'
 
 const REASON: RevocationReason = 'cessationOfOperation'

@@ -14,10 +14,10 @@ import {
   setOf,
   tagged,
   writeDer,
-} from '../../../controller/x509/encoding/asn1.js'
-import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
-import { encodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { encodePem } from '../../../controller/x509/encoding/pem.js'
+} from '../../../x509/encoding/asn1.js'
+import { parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import { encodeName } from '../../../x509/encoding/name-encoding.js'
+import { encodePem } from '../../../x509/encoding/pem.js'
 import type { ToRead, WasRead } from '../../support/inputs/x509-reader.js'
 
 /** Reading any X.509 input from a tenant takes bounded time and memory. */

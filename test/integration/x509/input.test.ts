@@ -1,8 +1,7 @@
 import { X509Certificate } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { readLeaf } from '../../../controller/certificates/inspection/certificates.js'
-import { readCertificateRequest, writeCertificateRequest } from '../../../controller/x509/certificate-request.js'
+import { readCertificateRequest, writeCertificateRequest } from '../../../x509/certificate-request.js'
 import {
   type Asn1,
   integer,
@@ -15,18 +14,16 @@ import {
   tagged,
   taggedBytes,
   writeDer,
-} from '../../../controller/x509/encoding/asn1.js'
-import {
-  formatDistinguishedName,
-  parseDistinguishedName,
-} from '../../../controller/x509/encoding/distinguished-name.js'
-import type { GeneralName } from '../../../controller/x509/encoding/general-names.js'
-import { decodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { decodePem, encodePem } from '../../../controller/x509/encoding/pem.js'
-import { subjectAltName } from '../../../controller/x509/extensions.js'
-import { readPrivateKey, readPrivateKeyAsync } from '../../../controller/x509/private-key.js'
-import { publicKeyOf } from '../../../controller/x509/public-key.js'
-import { signed } from '../../../controller/x509/signing.js'
+} from '../../../x509/encoding/asn1.js'
+import { formatDistinguishedName, parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import type { GeneralName } from '../../../x509/encoding/general-names.js'
+import { decodeName } from '../../../x509/encoding/name-encoding.js'
+import { decodePem, encodePem } from '../../../x509/encoding/pem.js'
+import { subjectAltName } from '../../../x509/extensions.js'
+import { readLeaf } from '../../../x509/material/certificates.js'
+import { readPrivateKey, readPrivateKeyAsync } from '../../../x509/private-key.js'
+import { publicKeyOf } from '../../../x509/public-key.js'
+import { signed } from '../../../x509/signing.js'
 import { authority, fileOf, issue, keyOf, NAMES, openssl, refusal, SUBJECT } from '../../support/inputs/x509.js'
 
 /** Requests, keys and certificates made by OpenSSL. */

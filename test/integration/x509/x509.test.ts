@@ -3,15 +3,12 @@ import { X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import { projectConstraints } from '../../../controller/key-manager/certificate-authorities/internal/name-constraints.js'
-import { randomSerial, readCaCertificate } from '../../../controller/x509/certificate.js'
-import { readCertificateRequest, writeCertificateRequest } from '../../../controller/x509/certificate-request.js'
-import {
-  formatDistinguishedName,
-  parseDistinguishedName,
-} from '../../../controller/x509/encoding/distinguished-name.js'
-import type { GeneralName } from '../../../controller/x509/encoding/general-names.js'
-import { encodePem } from '../../../controller/x509/encoding/pem.js'
-import { writeRevocationList } from '../../../controller/x509/revocation-list.js'
+import { randomSerial, readCaCertificate } from '../../../x509/certificate.js'
+import { readCertificateRequest, writeCertificateRequest } from '../../../x509/certificate-request.js'
+import { formatDistinguishedName, parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import type { GeneralName } from '../../../x509/encoding/general-names.js'
+import { encodePem } from '../../../x509/encoding/pem.js'
+import { writeRevocationList } from '../../../x509/revocation-list.js'
 import { authority, DAY, fileOf, issue, KINDS, keyOf, NAMES, openssl, SUBJECT } from '../../support/inputs/x509.js'
 
 /** OpenSSL accepts the X.509 that we write, and we read what OpenSSL writes. */

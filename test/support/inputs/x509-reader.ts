@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs'
-import { readCertificateRequest } from '../../../controller/x509/certificate-request.js'
-import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
-import { readPrivateKey } from '../../../controller/x509/private-key.js'
+import { readCertificateRequest } from '../../../x509/certificate-request.js'
+import { parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import { readPrivateKey } from '../../../x509/private-key.js'
 
 /** Input to read as if a tenant had sent it, with its bytes in base64. */
 export type ToRead = { name: string; as: 'request' | 'private key' | 'subject'; base64: string }

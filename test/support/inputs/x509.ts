@@ -8,15 +8,15 @@ import {
   authorityExtensions,
   endEntityExtensions,
 } from '../../../controller/key-manager/certificate-authorities/internal/profiles.js'
-import { randomSerial, readCaCertificate, writeCertificate } from '../../../controller/x509/certificate.js'
-import { readCertificateRequest } from '../../../controller/x509/certificate-request.js'
-import type { Asn1 } from '../../../controller/x509/encoding/asn1.js'
-import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
-import type { GeneralName } from '../../../controller/x509/encoding/general-names.js'
-import { encodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { encodePem } from '../../../controller/x509/encoding/pem.js'
-import { InvalidX509 } from '../../../controller/x509/invalid-x509.js'
-import { publicKeyOf } from '../../../controller/x509/public-key.js'
+import { randomSerial, readCaCertificate, writeCertificate } from '../../../x509/certificate.js'
+import { readCertificateRequest } from '../../../x509/certificate-request.js'
+import type { Asn1 } from '../../../x509/encoding/asn1.js'
+import { parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import type { GeneralName } from '../../../x509/encoding/general-names.js'
+import { encodeName } from '../../../x509/encoding/name-encoding.js'
+import { encodePem } from '../../../x509/encoding/pem.js'
+import { InvalidX509 } from '../../../x509/invalid-x509.js'
+import { publicKeyOf } from '../../../x509/public-key.js'
 
 const directory = mkdtempSync(join(tmpdir(), 'krater-x509-'))
 t.teardown(() => rmSync(directory, { recursive: true, force: true }))

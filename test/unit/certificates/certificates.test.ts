@@ -3,14 +3,14 @@ import fc from 'fast-check'
 import forge from 'node-forge'
 import t from 'tap'
 import { readReference } from '../../../controller/certificates/barbican/reference.js'
-import { inspect } from '../../../controller/certificates/inspection/inspect.js'
-import type { Material } from '../../../controller/certificates/inspection/material.js'
-import { derivePkcs12Key } from '../../../controller/certificates/inspection/pkcs12-derivation.js'
 import {
   changedListenerReferences,
   changedPoolReferences,
   newReferences,
 } from '../../../controller/load-balancer/tree/certificate-references.js'
+import { inspect } from '../../../x509/material/inspect.js'
+import type { Material } from '../../../x509/material/material.js'
+import { derivePkcs12Key } from '../../../x509/material/pkcs12-derivation.js'
 import { makeBundle, makePair, makeRevocationList, opensslBytes } from '../../support/inputs/certificates.js'
 import { fileOf } from '../../support/inputs/x509.js'
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { readCertificateRequest, writeCertificateRequest } from '../../../controller/x509/certificate-request.js'
+import { readCertificateRequest, writeCertificateRequest } from '../../../x509/certificate-request.js'
 import {
   type Asn1,
   integer,
@@ -11,17 +11,14 @@ import {
   setOf,
   tagged,
   writeDer,
-} from '../../../controller/x509/encoding/asn1.js'
-import {
-  formatDistinguishedName,
-  parseDistinguishedName,
-} from '../../../controller/x509/encoding/distinguished-name.js'
-import type { GeneralName } from '../../../controller/x509/encoding/general-names.js'
-import { decodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { decodePem } from '../../../controller/x509/encoding/pem.js'
-import { subjectAltName } from '../../../controller/x509/extensions.js'
-import { publicKeyOf } from '../../../controller/x509/public-key.js'
-import { signed } from '../../../controller/x509/signing.js'
+} from '../../../x509/encoding/asn1.js'
+import { formatDistinguishedName, parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import type { GeneralName } from '../../../x509/encoding/general-names.js'
+import { decodeName } from '../../../x509/encoding/name-encoding.js'
+import { decodePem } from '../../../x509/encoding/pem.js'
+import { subjectAltName } from '../../../x509/extensions.js'
+import { publicKeyOf } from '../../../x509/public-key.js'
+import { signed } from '../../../x509/signing.js'
 import { anyText } from '../../support/inputs/any-text.js'
 import { authority, issue, keyOf, NAMES, refusal, SUBJECT } from '../../support/inputs/x509.js'
 

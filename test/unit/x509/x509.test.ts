@@ -10,19 +10,15 @@ import {
   readCaCertificate,
   serialText,
   writeCertificate,
-} from '../../../controller/x509/certificate.js'
-import { writeCertificateRequest } from '../../../controller/x509/certificate-request.js'
-import { readDer, writeDer } from '../../../controller/x509/encoding/asn1.js'
-import { parseDistinguishedName } from '../../../controller/x509/encoding/distinguished-name.js'
-import {
-  decodeGeneralNames,
-  encodeGeneralNames,
-  type GeneralName,
-} from '../../../controller/x509/encoding/general-names.js'
-import { encodeName } from '../../../controller/x509/encoding/name-encoding.js'
-import { decodePem } from '../../../controller/x509/encoding/pem.js'
-import { writeCertificateBag } from '../../../controller/x509/pkcs7.js'
-import { publicKeyOf } from '../../../controller/x509/public-key.js'
+} from '../../../x509/certificate.js'
+import { writeCertificateRequest } from '../../../x509/certificate-request.js'
+import { readDer, writeDer } from '../../../x509/encoding/asn1.js'
+import { parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
+import { decodeGeneralNames, encodeGeneralNames, type GeneralName } from '../../../x509/encoding/general-names.js'
+import { encodeName } from '../../../x509/encoding/name-encoding.js'
+import { decodePem } from '../../../x509/encoding/pem.js'
+import { writeCertificateBag } from '../../../x509/pkcs7.js'
+import { publicKeyOf } from '../../../x509/public-key.js'
 import { authority, issue, keyOf, NAMES, openssl, SUBJECT } from '../../support/inputs/x509.js'
 
 const p256 = keyOf('P-256')

@@ -1,6 +1,6 @@
+import { InvalidX509 } from '../../../../x509/invalid-x509.js'
 import { createCaBackends } from '../../../key-manager/certificate-authorities/backends.js'
 import type { CaBackend } from '../../../key-manager/certificate-authorities/ca-backend.js'
-import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { OperatorError } from '../../operator-error.js'
 
 /**

@@ -1,6 +1,6 @@
 import ipaddr from 'ipaddr.js'
-import { type Asn1, taggedBytes } from '../../../x509/encoding/asn1.js'
-import { nameConstraints } from '../../../x509/extensions.js'
+import { type Asn1, taggedBytes } from '../../../../x509/encoding/asn1.js'
+import { nameConstraints } from '../../../../x509/extensions.js'
 import { isRange, isWithin, LOCAL_NAMES, type NamePolicy, projectNames, rangeOf } from './name-policy.js'
 
 const ALL_ADDRESSES = ['0.0.0.0/0', '::/0']

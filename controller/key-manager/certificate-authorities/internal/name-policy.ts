@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 import { getPublicSuffix } from 'tldts'
-import type { CertificateRequest } from '../../../x509/certificate-request.js'
+import type { CertificateRequest } from '../../../../x509/certificate-request.js'
 import type { CertificateAuthoritySettings } from './options.js'
 
 /** The operator's rules for names. A name includes all names below it, a range all its addresses. */

@@ -1,5 +1,5 @@
-import type { CertificateRequest } from '../../../x509/certificate-request.js'
-import type { Asn1 } from '../../../x509/encoding/asn1.js'
+import type { CertificateRequest } from '../../../../x509/certificate-request.js'
+import type { Asn1 } from '../../../../x509/encoding/asn1.js'
 import {
   authorityKeyIdentifier,
   basicConstraints,
@@ -8,8 +8,8 @@ import {
   keyUsage,
   subjectAltName,
   subjectKeyIdentifier,
-} from '../../../x509/extensions.js'
-import { keyIdentifierOf, type PublicKey } from '../../../x509/public-key.js'
+} from '../../../../x509/extensions.js'
+import { keyIdentifierOf, type PublicKey } from '../../../../x509/public-key.js'
 
 type Issuer = {
   keyIdentifier: Buffer

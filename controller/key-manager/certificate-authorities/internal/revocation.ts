@@ -1,7 +1,7 @@
+import { isRevocationReason, type RevocationReason, writeRevocationList } from '../../../../x509/revocation-list.js'
 import { execute, many, maybeOne, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
-import { isRevocationReason, type RevocationReason, writeRevocationList } from '../../../x509/revocation-list.js'
 import { auditInsert } from '../../audit/record.js'
 import type { RevokeOutcome } from '../ca-backend.js'
 import type { InternalCaService } from './options.js'

@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject } from 'node:crypto'
+import { type CaCertificate, readCaCertificate } from '../../../../x509/certificate.js'
 import { maybeOne } from '../../../database/query.js'
 import { type Fragment, sql } from '../../../database/sql.js'
-import { type CaCertificate, readCaCertificate } from '../../../x509/certificate.js'
 import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../../crypto/keyring.js'
 import type { Service } from '../../service.js'
 import { authorityKeyContext } from '../authority.js'

@@ -4,7 +4,7 @@ import { createCaBackends } from '../../../../controller/key-manager/certificate
 import type { CaBackend } from '../../../../controller/key-manager/certificate-authorities/ca-backend.js'
 import { certificateOrderExecutor } from '../../../../controller/key-manager/certificate-authorities/certificate-order.js'
 import { eraseProject } from '../../../../controller/key-manager/erase-project.js'
-import { encodePem } from '../../../../controller/x509/encoding/pem.js'
+import { encodePem } from '../../../../x509/encoding/pem.js'
 import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { eventually } from '../../../support/eventually.js'

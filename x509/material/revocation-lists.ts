@@ -1,7 +1,7 @@
 import type { X509Certificate } from 'node:crypto'
-import { bitStringIn, objectIdentifierIn, readDer, sequenceIn, writeDer } from '../../x509/encoding/asn1.js'
-import { InvalidX509 } from '../../x509/invalid-x509.js'
-import { isSignedBy } from '../../x509/signing.js'
+import { bitStringIn, objectIdentifierIn, readDer, sequenceIn, writeDer } from '../encoding/asn1.js'
+import { InvalidX509 } from '../invalid-x509.js'
+import { isSignedBy } from '../signing.js'
 import { Unusable } from './material.js'
 import { asLatin1, pemBlocks } from './pem-blocks.js'
 

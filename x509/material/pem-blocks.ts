@@ -1,4 +1,4 @@
-import { decodeBase64 } from '../../x509/encoding/pem.js'
+import { decodeBase64 } from '../encoding/pem.js'
 import { Unusable } from './material.js'
 
 /** The DER of every PEM block with this label, in order. Ignores text between them. @throws Unusable */

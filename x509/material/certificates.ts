@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto'
-import { readDer, sequenceIn, taggedIn, writeDer } from '../../x509/encoding/asn1.js'
-import { InvalidX509 } from '../../x509/invalid-x509.js'
+import { readDer, sequenceIn, taggedIn, writeDer } from '../encoding/asn1.js'
+import { InvalidX509 } from '../invalid-x509.js'
 import { Unusable } from './material.js'
 import { asLatin1, pemBlocks } from './pem-blocks.js'
 
