@@ -1,15 +1,15 @@
-/** References of one request, by what they must hold. May repeat. */
-export type RequestedReferences = {
-  /** To certificates with their private keys. */
-  certificates: readonly string[]
-  /** To CA certificates. */
-  authorities: readonly string[]
-  /** To revocation lists, each with the reference to the CA that must have signed it. */
-  revocationLists: readonly { ref: string; authority: string }[]
-}
+import type { Inspected } from '../../x509/material/inspect.js'
+import type { RequestedReferences } from '../../x509/material/reference.js'
 
 /** `reason` is a clause that the caller may see. */
 export type BadReference = { ref: string; reason: string }
+
+/** The unusable references, each once. Pure. */
+export function badReferencesIn(verdicts: readonly ({ ref: string } & Inspected)[]): BadReference[] {
+  const bad = new Map<string, string>()
+  for (const { ref, wrong } of verdicts) if (wrong !== null && !bad.has(ref)) bad.set(ref, wrong)
+  return [...bad].map(([ref, reason]) => ({ ref, reason }))
+}
 
 /** Whose request it is: the token, its user and its project, or `` without one. */
 export type Requester = { token: string; project: string; user: string }

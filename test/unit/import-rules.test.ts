@@ -150,6 +150,7 @@ const LAYERS = [
   'options',
   'database',
   'http',
+  'inspection',
   'api',
   'queue',
   'identity',
@@ -272,7 +273,7 @@ t.test('each rule finds its violation and accepts what is allowed', async t => {
     ],
     [
       'certificates are looked up over HTTP only',
-      'controller/certificates/inspection/x.ts',
+      'controller/certificates/barbican/x.ts',
       `import '../../key-manager/faults.js'`,
     ],
     ['only main.ts imports cli', 'controller/worker/x.ts', `import { a } from '../cli/y.js'`],

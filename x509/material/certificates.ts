@@ -23,10 +23,10 @@ export function readPemCertificates(bytes: Uint8Array, what: string): readonly X
   return readAll(blocks, what)
 }
 
-/** The certificate of a container: the first one in PEM, or DER. @throws Unusable */
-export function readLeaf(bytes: Uint8Array): X509Certificate {
-  const [first] = readAll(pemBlocks(asLatin1(bytes), 'CERTIFICATE'), 'certificate')
-  return first ?? readCertificate(bytes, 'certificate')
+/** The certificate of a container: the first one in PEM, or DER. Others in the same PEM follow it. @throws Unusable */
+export function readLeafAndOthers(bytes: Uint8Array): [X509Certificate, ...X509Certificate[]] {
+  const [first, ...others] = readAll(pemBlocks(asLatin1(bytes), 'CERTIFICATE'), 'certificate')
+  return [first ?? readCertificate(bytes, 'certificate'), ...others]
 }
 
 /** The certificates above the leaf: PEM blocks, or PKCS#7 in PEM or DER. @throws Unusable */

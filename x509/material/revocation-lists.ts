@@ -8,10 +8,11 @@ import { asLatin1, pemBlocks } from './pem-blocks.js'
 const MAX_LISTS = 16
 
 /**
+ * The DER of each list.
  * @param authorities null to skip the check of signatures
  * @throws Unusable unless the bytes are revocation lists in PEM, each signed by one of the authorities
  */
-export function checkRevocationLists(bytes: Uint8Array, authorities: readonly X509Certificate[] | null): void {
+export function readRevocationLists(bytes: Uint8Array, authorities: readonly X509Certificate[] | null): Buffer[] {
   const lists = pemBlocks(asLatin1(bytes), 'X509 CRL')
   if (lists.length === 0) throw new Unusable('it is not a revocation list in PEM')
   if (lists.length > MAX_LISTS) throw new Unusable(`it has more than ${MAX_LISTS} revocation lists`)
@@ -21,6 +22,7 @@ export function checkRevocationLists(bytes: Uint8Array, authorities: readonly X5
       authorities === null || authorities.some(({ publicKey }) => isSignedBy(content, algorithm, signature, publicKey))
     if (!isSigned) throw new Unusable('the revocation list is not signed by the CA that is given with it')
   }
+  return [...lists]
 }
 
 function readSigned(der: Buffer): { content: Buffer; algorithm: string | null; signature: Buffer } {

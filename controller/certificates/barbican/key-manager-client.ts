@@ -1,5 +1,6 @@
+import { Unusable } from '../../../x509/material/material.js'
 import { AnswerTooLarge, createExchange, type ExchangeOptions, transportErrorText } from '../../http/exchange.js'
-import { KeyManagerUnavailable, UnusableReference } from './errors.js'
+import { KeyManagerUnavailable } from './errors.js'
 
 export type KeyManagerRequest = {
   method: 'GET' | 'PUT'
@@ -15,7 +16,7 @@ export type KeyManagerAnswer = { status: number; bytes: Buffer }
 export type KeyManagerClient = {
   /**
    * @throws KeyManagerUnavailable when the answer is missing, incomplete or reports a failing service
-   * @throws UnusableReference when the answer is too long
+   * @throws Unusable when the answer is too long
    */
   send: (request: KeyManagerRequest, signal: AbortSignal) => Promise<KeyManagerAnswer>
   close: () => void
@@ -51,7 +52,7 @@ export function createKeyManagerClient(options: KeyManagerClientOptions): KeyMan
         throw new KeyManagerUnavailable(`${url} answered ${method} ${path} with ${status}`)
       } catch (error) {
         if (error instanceof KeyManagerUnavailable) throw error
-        if (error instanceof AnswerTooLarge) throw new UnusableReference(`it is larger than ${MAX_ANSWER_BYTES} bytes`)
+        if (error instanceof AnswerTooLarge) throw new Unusable(`it is larger than ${MAX_ANSWER_BYTES} bytes`)
         if (callerSignal.aborted) throw new KeyManagerUnavailable(`${url} did not answer all requests in time`)
         if (timeout.aborted) throw new KeyManagerUnavailable(`${url} did not answer within ${answerSeconds} s`)
         if (attempt === MAX_ATTEMPTS)

@@ -1,19 +1,10 @@
-import { KeyManagerUnavailable, UnusableReference } from './errors.js'
+import type { Reader } from '../../../x509/material/load.js'
+import { Unusable } from '../../../x509/material/material.js'
+import { pathOf, type Target } from '../../../x509/material/reference.js'
+import { KeyManagerUnavailable } from './errors.js'
 import type { KeyManagerAnswer, KeyManagerClient, KeyManagerRequest } from './key-manager-client.js'
-import { pathOf, type Target } from './reference.js'
 import { aclSchema, containerSchema, readAnswer, secretSchema } from './resources.js'
 import type { ServiceUser } from './service-user.js'
-
-/** Reads for one request: first with the caller's rights, then as our service user. */
-export type Reader = {
-  /** The payload of a secret. @throws UnusableReference, KeyManagerUnavailable, IdentityUnavailable */
-  payload: (target: Target) => Promise<Buffer>
-  /**
-   * The secrets of a certificate container by name.
-   * @throws UnusableReference, KeyManagerUnavailable, IdentityUnavailable
-   */
-  parts: (target: Target) => Promise<ReadonlyMap<string, Target>>
-}
 
 export type ReaderOptions = {
   client: KeyManagerClient
@@ -26,18 +17,22 @@ export type ReaderOptions = {
 /** The same text for both, so a caller cannot tell another project's objects from missing ones. */
 const ABSENT = 'it does not exist or you may not use it'
 
+/**
+ * Reads for one request: first with the caller's rights, then as our service user. The reader throws
+ * KeyManagerUnavailable and IdentityUnavailable.
+ */
 export function createReader({ client, serviceUser, token, signal }: ReaderOptions): Reader {
   const asCaller = async (request: Omit<KeyManagerRequest, 'token'>): Promise<Buffer> => {
     const { status, bytes } = await client.send({ ...request, token }, signal)
-    if (status === 401) throw new UnusableReference('the key manager does not accept your token')
-    if (status !== 200) throw new UnusableReference(ABSENT)
+    if (status === 401) throw new Unusable('the key manager does not accept your token')
+    if (status !== 200) throw new Unusable(ABSENT)
     return bytes
   }
 
   /**
    * Adds the service user to the ACL.
    * @returns the record
-   * @throws UnusableReference unless the caller may read it and change its ACL
+   * @throws Unusable unless the caller may read it and change its ACL
    */
   const share = async (target: Target): Promise<Buffer> => {
     const path = pathOf(target)
@@ -67,18 +62,18 @@ export function createReader({ client, serviceUser, token, signal }: ReaderOptio
     payload: async target => {
       const path = pathOf(target)
       const { content_types: types } = readAnswer(secretSchema, await share(target), path)
-      if (types?.default === undefined) throw new UnusableReference('it has no payload')
+      if (types?.default === undefined) throw new Unusable('it has no payload')
       const answer = await asServiceUser({ method: 'GET', path: `${path}/payload`, accept: types.default })
-      if (answer.status !== 200) throw new UnusableReference('the load balancer service cannot read its payload')
+      if (answer.status !== 200) throw new Unusable('the load balancer service cannot read its payload')
       return answer.bytes
     },
     parts: async target => {
       const path = pathOf(target)
       await share(target)
       const answer = await asServiceUser({ method: 'GET', path })
-      if (answer.status !== 200) throw new UnusableReference('the load balancer service cannot read it')
+      if (answer.status !== 200) throw new Unusable('the load balancer service cannot read it')
       const { type, secret_refs: refs } = readAnswer(containerSchema, answer.bytes, path)
-      if (type !== 'certificate') throw new UnusableReference('it is not a container of type certificate')
+      if (type !== 'certificate') throw new Unusable('it is not a container of type certificate')
       return new Map(refs.map(({ name, secret_ref }) => [name ?? '', parsePart(secret_ref)]))
     },
   }

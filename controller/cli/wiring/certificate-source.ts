@@ -1,4 +1,4 @@
-import { createBarbicanSource, INSPECTION_MILLISECONDS } from '../../certificates/barbican/certificate-source.js'
+import { createBarbicanSource } from '../../certificates/barbican/certificate-source.js'
 import { createServiceUser } from '../../certificates/barbican/service-user.js'
 import type { CertificateSource } from '../../certificates/certificate-source.js'
 import { connectToKeystone } from '../../identity/external/connection.js'
@@ -6,6 +6,7 @@ import type { ServiceCredentials } from '../../identity/external/external-identi
 import { externalIdentity } from '../../identity/external/external-identity.js'
 import { IdentityUnavailable } from '../../identity/external/identity-unavailable.js'
 import { signInAtKeystone } from '../../identity/external/sign-in.js'
+import { INSPECTION_MILLISECONDS } from '../../inspection/checks.js'
 import type { Logger } from '../../log/log.js'
 import { readPem } from '../../options/pem-file.js'
 import { readPasswords } from '../state-directory/passwords.js'

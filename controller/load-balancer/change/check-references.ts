@@ -1,4 +1,4 @@
-import type { RequestedReferences } from '../../certificates/certificate-source.js'
+import type { RequestedReferences } from '../../../x509/material/reference.js'
 import { badRequest } from '../../http/errors.js'
 import type { Caller } from '../../identity/caller.js'
 import { outsideTurn } from '../../process/turn.js'

@@ -1,4 +1,4 @@
-import type { RequestedReferences } from '../../certificates/certificate-source.js'
+import type { RequestedReferences } from '../../../x509/material/reference.js'
 import type { listener } from '../objects/listeners/resource.js'
 import type { pool } from '../objects/pools/resource.js'
 import type { Created } from '../schema/attributes.js'

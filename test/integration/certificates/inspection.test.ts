@@ -3,8 +3,8 @@ import { getPriority } from 'node:os'
 import { join } from 'node:path'
 import forge from 'node-forge'
 import t from 'tap'
-import { createInspector } from '../../../controller/certificates/inspection/inspector.js'
-import { inspect } from '../../../x509/material/inspect.js'
+import { createInspector } from '../../../controller/inspection/inspector.js'
+import * as inspection from '../../../x509/material/inspect.js'
 import type { Material } from '../../../x509/material/material.js'
 import { buildInspectorThread, makeBundle, makePair, opensslBytes } from '../../support/inputs/certificates.js'
 import { fileOf } from '../../support/inputs/x509.js'
@@ -25,6 +25,9 @@ const costlier = (content: Buffer) =>
 const UNREADABLE = /not a PKCS#12 bundle that can be read without a passphrase/
 
 const NEVER = new AbortController().signal
+
+/** What is wrong with it. */
+const inspect = (material: Material) => inspection.inspect(material).wrong
 
 t.test('valid PKCS#12 bundles are accepted', async t => {
   const withChain = ['-certfile', fileOf(chain)]
@@ -110,16 +113,16 @@ t.test('the inspector thread yields to requests, wipes its input and has a CPU t
   const inspector = createInspector({ inspectionMilliseconds: 20_000, program })
   t.teardown(inspector.close)
   const content = makeBundle(rsa)
-  t.equal(await inspector.inspect(bundle(content), NEVER), null)
+  t.equal((await inspector.inspect(bundle(content), NEVER)).wrong, null)
   const niceness = readdirSync('/proc/self/task').map(task => getPriority(Number(task)))
   t.equal(niceness.filter(nice => nice === getPriority() + 10).length, 1, 'it runs at a lower priority')
   t.ok(
     content.every(byte => byte === 0),
     'the inspected content is overwritten',
   )
-  t.match(await inspector.inspect(bundle(Buffer.alloc(4)), NEVER), UNREADABLE, 'the thread is reused')
+  t.match((await inspector.inspect(bundle(Buffer.alloc(4)), NEVER)).wrong, UNREADABLE, 'the thread is reused')
   await inspector.close()
-  t.equal(await inspector.inspect(bundle(makeBundle(ec)), NEVER), null, 'a closed inspector starts again')
+  t.equal((await inspector.inspect(bundle(makeBundle(ec)), NEVER)).wrong, null, 'a closed inspector starts again')
 
   const endless = join(t.testdir({}), 'endless.mjs')
   writeFileSync(
@@ -133,7 +136,7 @@ t.test('the inspector thread yields to requests, wipes its input and has a CPU t
   )
   const late = createInspector({ inspectionMilliseconds: 50, program: endless })
   t.teardown(late.close)
-  t.match(await late.inspect(bundle(makeBundle(ec)), NEVER), /too long/)
+  t.match((await late.inspect(bundle(makeBundle(ec)), NEVER)).wrong, /too long/)
   const missing = createInspector({ inspectionMilliseconds: 1000, program: `${program}-away.js` })
   await t.rejects(missing.inspect(bundle(Buffer.alloc(4)), NEVER), /Cannot find/)
 
@@ -151,7 +154,7 @@ t.test('the inspector thread yields to requests, wipes its input and has a CPU t
   )
   const busy = createInspector({ inspectionMilliseconds: 100, program: held })
   t.teardown(busy.close)
-  t.equal(await busy.inspect(bundle(Buffer.alloc(300)), NEVER), null, 'only CPU time counts')
+  t.equal((await busy.inspect(bundle(Buffer.alloc(300)), NEVER)).wrong, null, 'only CPU time counts')
   const cutOff = new AbortController()
   const inspected = t.rejects(busy.inspect(bundle(Buffer.alloc(60_000)), cutOff.signal), /enough/)
   cutOff.abort(new Error('enough'))

@@ -58,7 +58,7 @@ export async function buildInspectorThread(directory: string): Promise<string> {
   mkdirSync(directory, { recursive: true })
   const program = join(directory, 'inspector-thread.js')
   await build({
-    entryPoints: [join(import.meta.dirname, '../../../controller/certificates/inspection/inspector-thread.ts')],
+    entryPoints: [join(import.meta.dirname, '../../../controller/inspection/inspector-thread.ts')],
     ...{ outfile: program, bundle: true, platform: 'node', target: 'node20', format: 'esm' },
     // So that it runs without node_modules too.
     banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },

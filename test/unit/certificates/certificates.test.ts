@@ -2,15 +2,16 @@ import { randomBytes } from 'node:crypto'
 import fc from 'fast-check'
 import forge from 'node-forge'
 import t from 'tap'
-import { readReference } from '../../../controller/certificates/barbican/reference.js'
 import {
   changedListenerReferences,
   changedPoolReferences,
   newReferences,
 } from '../../../controller/load-balancer/tree/certificate-references.js'
-import { inspect } from '../../../x509/material/inspect.js'
+import { assemble } from '../../../x509/material/assemble.js'
+import * as inspection from '../../../x509/material/inspect.js'
 import type { Material } from '../../../x509/material/material.js'
 import { derivePkcs12Key } from '../../../x509/material/pkcs12-derivation.js'
+import { readReference } from '../../../x509/material/reference.js'
 import { makeBundle, makePair, makeRevocationList, opensslBytes } from '../../support/inputs/certificates.js'
 import { fileOf } from '../../support/inputs/x509.js'
 
@@ -23,6 +24,8 @@ const chain = `${between.certificate}${root.certificate}`
 
 const bytes = (text: string | Uint8Array) => Buffer.from(text)
 const bundle = (content: Uint8Array): Material => ({ kind: 'bundle', bundle: content })
+/** What is wrong with it. */
+const inspect = (material: Material) => inspection.inspect(material).wrong
 const container = (parts: { [K in 'certificate' | 'privateKey' | 'intermediates' | 'passphrase']?: string | Buffer }) =>
   inspect({
     kind: 'certificate',
@@ -67,6 +70,36 @@ t.test('certificate containers are accepted if their parts fit, and refused with
   t.match(container({ certificate: makePair({ subject: '/O=x' }).certificate }), /belong/)
 })
 
+t.test('a certificate is assembled with the ones above it in order, without the root', async t => {
+  const pkcs7 = opensslBytes('crl2pkcs7', '-nocrl', '-certfile', fileOf(`${root.certificate}${between.certificate}`))
+  const parts = { kind: 'certificate' as const, privateKey: bytes(ec.privateKey), passphrase: null }
+  const expected = [ec.certificate, between.certificate].map(pem => pem.trim()).join('\n')
+  const forms: [string, Material][] = [
+    [
+      'intermediates in the wrong order',
+      {
+        ...parts,
+        certificate: bytes(ec.certificate),
+        intermediates: bytes(`${root.certificate}${other.certificate}${between.certificate}`),
+      },
+    ],
+    ['PKCS#7', { ...parts, certificate: bytes(ec.certificate), intermediates: pkcs7 }],
+    ['all in one part', { ...parts, certificate: bytes(`${ec.certificate}${chain}`), intermediates: null }],
+    ['a bundle', bundle(makeBundle(ec, ['-certfile', fileOf(chain)]))],
+  ]
+  const digests = new Set<string>()
+  for (const [name, material] of forms) {
+    const { pem, digest, facts } = assemble(material)
+    t.ok(pem.startsWith(`${expected}\n-----BEGIN PRIVATE KEY-----`), name)
+    t.notMatch(pem, root.certificate.slice(100, 200), `${name}, without the root`)
+    t.match(facts, { names: ['www.example.com'], issuer: 'CN=between', keyType: 'ec' })
+    digests.add(digest)
+  }
+  t.equal(digests.size, 1, 'every form has the same digest')
+  const alone = assemble({ ...parts, certificate: bytes(ec.certificate), intermediates: null })
+  t.notOk(digests.has(alone.digest), 'a shorter chain has another digest')
+})
+
 t.test('CA certificates and CRLs are accepted if valid and signed, and refused with a reason otherwise', async t => {
   const authority = (text: string) => inspect({ kind: 'authority', authority: bytes(text) })
   t.equal(authority(root.certificate), null)
@@ -98,6 +131,7 @@ t.test('CA certificates and CRLs are accepted if valid and signed, and refused w
   damaged[damaged.length - 1] = (damaged.at(-1) ?? 0) ^ 1
   const damagedPem = `-----BEGIN X509 CRL-----\n${damaged.toString('base64')}\n-----END X509 CRL-----\n`
   t.match(list(damagedPem, root.certificate), /is not signed by the CA/)
+  t.equal(assemble({ kind: 'revocation list', list: bytes(`x\n${pem}`), authority: null }).pem, pem)
 })
 
 t.test('arbitrary material is refused quickly and with a printable reason', async () => {

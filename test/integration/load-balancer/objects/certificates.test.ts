@@ -2,11 +2,11 @@ import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import {
   type BarbicanOptions,
-  CHECK_LIMITS,
   createBarbicanSource,
 } from '../../../../controller/certificates/barbican/certificate-source.js'
 import { createServiceUser } from '../../../../controller/certificates/barbican/service-user.js'
 import { IdentityUnavailable } from '../../../../controller/identity/external/identity-unavailable.js'
+import { CHECK_LIMITS } from '../../../../controller/inspection/checks.js'
 import { callerOf, FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { at, type Json, type Reply } from '../../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'

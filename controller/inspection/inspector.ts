@@ -1,17 +1,17 @@
 import { getPriority, setPriority } from 'node:os'
 import { fileURLToPath } from 'node:url'
 import { Worker } from 'node:worker_threads'
-import type { Material } from '../../../x509/material/material.js'
-import { readProcessStat } from '../../process/process-stat.js'
+import type { Inspected } from '../../x509/material/inspect.js'
+import type { Material } from '../../x509/material/material.js'
+import { readProcessStat } from '../process/process-stat.js'
 import type { ThreadMessage } from './inspector-thread.js'
 
 export type Inspector = {
   /**
    * Overwrites the bytes of the material. Not for concurrent calls.
-   * @returns what is wrong, as a clause that the caller may see, or null
    * @throws the reason of the signal when it aborts the inspection
    */
-  inspect: (material: Material, signal: AbortSignal) => Promise<string | null>
+  inspect: (material: Material, signal: AbortSignal) => Promise<Inspected>
   /** Ends the thread and frees all that it has read. */
   close: () => Promise<void>
 }
@@ -58,7 +58,7 @@ export function createInspector({ inspectionMilliseconds, program = BUNDLED_PROG
     signal.throwIfAborted()
     throw new Error('The certificate inspector thread did not start.')
   }
-  const inspect = async (material: Material, signal: AbortSignal): Promise<string | null> => {
+  const inspect = async (material: Material, signal: AbortSignal): Promise<Inspected> => {
     thread ??= await start(signal)
     const { worker, task } = thread
     const { copy, buffers } = moveOut(material)
@@ -66,13 +66,13 @@ export function createInspector({ inspectionMilliseconds, program = BUNDLED_PROG
     worker.postMessage(copy, buffers)
     for (let left = inspectionMilliseconds; left > 0; ) {
       const answer = await nextEvent(worker, left, signal)
-      if (typeof answer === 'object' && 'wrong' in answer) return answer.wrong
+      if (typeof answer === 'object' && 'wrong' in answer) return answer
       if (answer === 'gone' || signal.aborted) break
       left = inspectionMilliseconds - (processorMilliseconds(task) - before)
     }
     await end()
     signal.throwIfAborted()
-    return TOO_COSTLY
+    return { wrong: TOO_COSTLY }
   }
   return { inspect, close: end }
 }
