@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { Socket } from 'node:net'
+import type { TcpConnections } from './tls/tcp-connections.js'
 import { createProxyCheck, sourceOf } from './trusted-proxies.js'
 
 export type ConnectionLimits = {
@@ -28,31 +29,40 @@ export function connectionsWithinFiles(servers: number, limits = readFileSync('/
 /**
  * Keeps a server within its limits. A new connection beyond them replaces the least useful one: the oldest
  * without any request so far, else the oldest that waits between two requests, else the oldest whose request is
- * incomplete. If all are being answered, the new connection gets 503.
+ * incomplete. If all are being answered, the new connection gets 503 or, with TLS, is closed.
  * @param onRefused called for each connection that has to go, with the source that caused it
  */
 export function limitConnections(
   server: Server,
+  { below, isTls }: TcpConnections,
   { max, maxPerSource, trustedProxies }: ConnectionLimits,
   onRefused: (source: string) => void,
 ): void {
   const isProxy = createProxyCheck(trustedProxies)
   const connections = new Connections()
+  // An answer in clear would be none to a client that waits for TLS.
+  const refuse = (socket: Socket) => (isTls ? socket.destroy() : answerUnavailable(socket))
 
   server.on('connection', socket => {
     const address = socket.remoteAddress ?? ''
     const source = sourceOf(address)
     if (connections.countFrom(source) >= maxPerSource && !isProxy(address)) {
       onRefused(source)
-      if (!connections.closeOne(source)) return refuse(socket)
+      if (!connections.closeOne(source)) {
+        refuse(socket)
+        return
+      }
     } else if (connections.count >= max) {
       const largest = connections.largestSource()
       onRefused(largest)
-      if (!connections.closeOne(largest)) return refuse(socket)
+      if (!connections.closeOne(largest)) {
+        refuse(socket)
+        return
+      }
     }
     connections.add(socket, source)
   })
-  server.on('request', (request, response) => connections.noteRequest(request, response))
+  server.on('request', (request, response) => connections.noteRequest(below(request.socket), request, response))
 }
 
 type Connection = { socket: Socket; source: string; request: IncomingMessage | null; hasAsked: boolean }
@@ -99,8 +109,8 @@ class Connections {
     return true
   }
 
-  noteRequest(request: IncomingMessage, response: ServerResponse): void {
-    const connection = this.#bySocket.get(request.socket)
+  noteRequest(socket: Socket | undefined, request: IncomingMessage, response: ServerResponse): void {
+    const connection = socket === undefined ? undefined : this.#bySocket.get(socket)
     if (connection === undefined) return
     connection.request = request
     connection.hasAsked = true
@@ -120,7 +130,7 @@ class Connections {
   }
 }
 
-function refuse(socket: Socket): void {
+function answerUnavailable(socket: Socket): void {
   socket.on('error', () => undefined)
   socket.end('HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n')
   socket.destroySoon()

@@ -38,6 +38,12 @@ function refusalOf({ code, reason }: MalformedRequest): ApiError {
     return new ApiError(431, `The request line and headers are larger than ${maxHeaderSize} bytes.`)
   }
   if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return new ApiError(408, 'The request did not arrive in time.')
+  if (code === 'ERR_SSL_HTTP_REQUEST') {
+    return new ApiError(
+      400,
+      'This port speaks HTTPS, and the request is plain HTTP. Use a URL that begins with https://.',
+    )
+  }
   if (code === 'HPE_CHUNK_EXTENSIONS_OVERFLOW') return new ApiError(413, 'The chunk extensions are too large.')
   return new ApiError(400, `The request is not valid HTTP${reason === undefined ? '' : `: ${reason}`}.`)
 }
