@@ -1,11 +1,17 @@
 import { existsSync } from 'node:fs'
+import type { IncomingHttpHeaders } from 'node:http'
 import { join } from 'node:path'
 import { z } from 'zod'
-import { type Credentials, cloudIn, findCredentials, tokenRequest } from './credentials.js'
+import { createExchange, type Exchange, NotConnected, type TransportSecurity } from '../http/exchange.js'
+import { type Credentials, cloudIn, findCredentials, securityOf, tokenRequest } from './credentials.js'
 import { OperatorError } from './operator-error.js'
 import { visible } from './terminal.js'
 
 const TIMEOUT_MS = 20_000
+const CONNECT_SECONDS = 10
+const MAX_CONNECTIONS = 16
+/** More than the largest list. */
+const MAX_ANSWER_BYTES = 64 * 1024 * 1024
 const MESSAGE_KEYS: readonly string[] = ['message', 'faultstring', 'description']
 
 const cloudSchema = z.object({
@@ -18,6 +24,7 @@ const cloudSchema = z.object({
     project_domain_name: z.string(),
   }),
   region_name: z.string(),
+  cacert: z.string().optional(),
 })
 
 const tokenSchema = z.object({
@@ -69,8 +76,8 @@ export function readCloud(directory: string, cloud: CloudName): z.output<typeof 
 
 /** Signs in with a cloud from the instance's clouds.yaml and reads the catalogue. */
 export async function signIn(directory: string, cloud: CloudName): Promise<ApiClient> {
-  const { auth } = readCloud(directory, cloud)
-  return signInWith(auth).catch(error => {
+  const { auth, cacert } = readCloud(directory, cloud)
+  return signInWith(auth, securityOf({ cacert })).catch(error => {
     if (!(error instanceof ApiRefusal) || error.status !== 401) throw error
     throw new OperatorError(
       `The identity API at ${auth.auth_url} does not accept the user ${auth.username} with the password in ${join(directory, 'clouds.yaml')}. If it was changed, write the new one there.`,
@@ -80,15 +87,17 @@ export async function signIn(directory: string, cloud: CloudName): Promise<ApiCl
 
 /** Signs in as the caller of the command. @throws OperatorError without credentials, or when they are refused */
 export async function signInAsCaller(directory: string): Promise<ApiClient> {
-  return signInWith(findCredentials(directory, process.env)).catch(error => {
+  const { credentials, security } = findCredentials(directory, process.env)
+  return signInWith(credentials, security).catch(error => {
     if (!(error instanceof ApiRefusal) || error.status !== 401) throw error
     throw new OperatorError('The identity service does not accept the credentials (OS_* or clouds.yaml).')
   })
 }
 
-async function signInWith(credentials: Credentials): Promise<ApiClient> {
+async function signInWith(credentials: Credentials, security: TransportSecurity): Promise<ApiClient> {
+  const call = createCaller(security)
   const answer = await call(`${credentials.auth_url}/auth/tokens`, 'POST', tokenRequest(credentials))
-  const token = answer.headers.get('X-Subject-Token') ?? ''
+  const token = String(answer.headers['x-subject-token'] ?? '')
   const { project, catalog } = tokenSchema.parse(answer.body).token
   const urlOf = (service: ServiceType): string => {
     const endpoint = catalog.find(({ type }) => type === service)?.endpoints.find(entry => entry.interface === 'public')
@@ -105,40 +114,50 @@ async function signInWith(credentials: Credentials): Promise<ApiClient> {
   }
 }
 
-async function call(
-  url: string,
-  method: string,
-  body: unknown,
-  headers: Record<string, string> = {},
-): Promise<{ headers: Headers; body: unknown }> {
-  const response = await fetch(url, {
-    method,
-    headers: { ...headers, ...(body === undefined ? {} : { 'Content-Type': 'application/json' }) },
-    body: body === undefined ? null : JSON.stringify(body),
-    signal: AbortSignal.timeout(TIMEOUT_MS),
-  }).catch(error => {
-    throw noAnswer(method, url, error)
-  })
-  const text = await response.text().catch(error => {
-    throw noAnswer(method, url, error)
-  })
-  const answer = text === '' ? undefined : jsonOrText(text)
-  if (response.ok) return { headers: response.headers, body: answer }
-  const advice = response.status === 401 || response.status === 403 ? ' Use a user with the right for it.' : ''
-  throw new ApiRefusal(
-    response.status,
-    `${method} ${url} was refused (${response.status}): ${reasonIn(answer)}${advice}`,
-  )
+type Answer = { headers: IncomingHttpHeaders; body: unknown }
+
+type Caller = (url: string, method: string, body?: unknown, headers?: Record<string, string>) => Promise<Answer>
+
+/** Sends requests over connections that are kept, one pool for each server. Idle ones keep no process alive. */
+function createCaller(security: TransportSecurity): Caller {
+  const exchanges = new Map<string, Exchange>()
+  const exchangeWith = (url: string): Exchange => {
+    const limits = { connectTimeoutSeconds: CONNECT_SECONDS, maxConnections: MAX_CONNECTIONS }
+    const exchange = exchanges.get(url) ?? createExchange({ url, security, ...limits })
+    exchanges.set(url, exchange)
+    return exchange
+  }
+  return async (url, method, body, headers = {}) => {
+    const signal = AbortSignal.timeout(TIMEOUT_MS)
+    const { origin } = new URL(url)
+    const request = {
+      ...{ method, path: url.slice(origin.length), headers, maxAnswerBytes: MAX_ANSWER_BYTES },
+      body: body === undefined ? undefined : Object(body),
+    }
+    const answer = await exchangeWith(origin)
+      .send(request, signal)
+      .catch((error: Error) => {
+        throw noAnswer(method, url, error, signal.aborted)
+      })
+    const text = answer.bytes.toString('utf8')
+    const content = text === '' ? undefined : jsonOrText(text)
+    const { status } = answer
+    if (status >= 200 && status < 300) return { headers: answer.headers, body: content }
+    const advice = status === 401 || status === 403 ? ' Use a user with the right for it.' : ''
+    throw new ApiRefusal(status, `${method} ${url} was refused (${status}): ${reasonIn(content)}${advice}`)
+  }
 }
 
-function noAnswer(method: string, url: string, error: Error & { cause?: Error & { code?: string } }): OperatorError {
-  const isLate = error.name === 'TimeoutError'
-  const why = isLate
-    ? `within ${TIMEOUT_MS / 1000} s`
-    : `(${error.cause?.code ?? error.cause?.message ?? error.message})`
-  return new OperatorError(
-    `${method} ${url} got no answer ${why}. \`krater up --detach\` starts the APIs; if they run, \`krater doctor\` finds out what is wrong.`,
-  )
+/** The codes of OpenSSL and Node.js for certificates that are not trusted, or not those of the host. */
+const CERTIFICATE_FAULT = /CERT|SELF_SIGNED|UNABLE_TO_/
+
+function noAnswer(method: string, url: string, error: Error, isLate: boolean): OperatorError {
+  const { code } = (error instanceof NotConnected ? error.cause : error) as { code?: string }
+  const why = isLate ? `within ${TIMEOUT_MS / 1000} s` : `(${code ?? error.message})`
+  const advice = CERTIFICATE_FAULT.test(code ?? '')
+    ? `Its certificate is not accepted: ${error.message}. Set cacert in clouds.yaml, or OS_CACERT, to the PEM file of its CA.`
+    : '`krater up --detach` starts the APIs; if they run, `krater doctor` finds out what is wrong.'
+  return new OperatorError(`${method} ${url} got no answer ${why}. ${advice}`)
 }
 
 function jsonOrText(text: string): unknown {

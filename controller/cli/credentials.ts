@@ -2,6 +2,8 @@ import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse, YAMLParseError } from 'yaml'
 import { z } from 'zod'
+import type { TransportSecurity } from '../http/exchange.js'
+import { readPem } from '../options/pem-file.js'
 import { OperatorError } from './operator-error.js'
 
 const KEYS = [
@@ -24,8 +26,13 @@ const KEYS = [
 export type Credentials = Partial<Record<(typeof KEYS)[number], string>> & { auth_url: string }
 
 const authSchema = z.object(Object.fromEntries(KEYS.map(key => [key, z.coerce.string().optional()])))
-const cloudSchema = z.object({ auth: authSchema })
+const cloudSchema = z.object({ auth: authSchema, cacert: z.string().optional(), verify: z.boolean().optional() })
 const cloudsSchema = z.object({ clouds: z.record(z.string(), z.unknown()) })
+
+/** The caller's credentials, and which certificates of the APIs to accept. */
+type Found = { credentials: Credentials; security: TransportSecurity }
+
+type Verification = { cacert?: string | undefined; verify?: boolean | undefined }
 
 type Environment = Readonly<Record<string, string | undefined>>
 
@@ -34,10 +41,12 @@ type Environment = Readonly<Record<string, string | undefined>>
  * of a clouds.yaml. Without either, the demo user of the instance in the state directory.
  * @throws OperatorError
  */
-export function findCredentials(directory: string, environment: Environment): Credentials {
+export function findCredentials(directory: string, environment: Environment): Found {
   const cloud = environment.OS_CLOUD || undefined
   const { OS_AUTH_URL: url } = environment
-  if (cloud === undefined && url !== undefined) return fromVariables(environment)
+  if (cloud === undefined && url !== undefined) {
+    return { credentials: fromVariables(environment), security: securityOf({ cacert: environment.OS_CACERT }) }
+  }
   const files = [
     ...(environment.OS_CLIENT_CONFIG_FILE === undefined ? [] : [environment.OS_CLIENT_CONFIG_FILE]),
     'clouds.yaml',
@@ -48,7 +57,10 @@ export function findCredentials(directory: string, environment: Environment): Cr
   const wanted = cloud === undefined ? files.slice(-1) : files
   for (const file of wanted.filter(path => existsSync(path))) {
     const found = credentialsIn(file, cloud ?? 'krater')
-    if (found !== undefined) return complete(found, `The cloud ${cloud ?? 'krater'} in ${file}`)
+    if (found === undefined) continue
+    const { auth, cacert = environment.OS_CACERT, verify } = found
+    const credentials = complete(auth, `The cloud ${cloud ?? 'krater'} in ${file}`)
+    return { credentials, security: securityOf({ cacert, verify }) }
   }
   throw new OperatorError(
     cloud === undefined
@@ -66,12 +78,23 @@ function fromVariables(environment: Environment): Credentials {
 }
 
 /** @returns undefined if the file has no cloud of this name */
-function credentialsIn(file: string, name: string): Partial<Credentials> | undefined {
+function credentialsIn(file: string, name: string): z.output<typeof cloudSchema> | undefined {
   const found = cloudIn(file, name)
   if (found === undefined) return undefined
   const cloud = cloudSchema.safeParse(found)
   if (!cloud.success) throw new OperatorError(`The cloud ${name} in ${file} is wrong: ${z.prettifyError(cloud.error)}`)
-  return cloud.data.auth
+  return cloud.data
+}
+
+/**
+ * What to trust, as the openstack command does.
+ * @param cacert PEM file with the CAs; the public ones without it
+ * @param verify false accepts any certificate
+ * @throws ConfigurationError when the file cannot be used
+ */
+export function securityOf({ cacert = '', verify = true }: Verification): TransportSecurity {
+  if (cacert === '') return { insecure: !verify }
+  return { insecure: !verify, ca: readPem(cacert, 'cacert in clouds.yaml, or OS_CACERT') }
 }
 
 /**

@@ -40,7 +40,7 @@ export type Exchange = {
   close: () => void
 }
 
-/** The request was not sent. */
+/** The request was not sent. The cause is the error of the transport. */
 export class NotConnected extends Error {}
 
 export class AnswerTooLarge extends Error {}
@@ -84,7 +84,9 @@ export function createExchange({ url, security, connectTimeoutSeconds, maxConnec
         })
         request.once('close', () => clearTimeout(limit))
       })
-      request.once('error', error => reject(connected ? error : new NotConnected(transportErrorText(error))))
+      request.once('error', error =>
+        reject(connected ? error : new NotConnected(transportErrorText(error), { cause: error })),
+      )
       request.once('response', response => {
         readAnswer(response, maxAnswerBytes).then(resolve, reject)
       })
