@@ -1,9 +1,9 @@
 import type { Reader } from '../../../x509/material/load.js'
 import { Unusable } from '../../../x509/material/material.js'
 import { pathOf, type Target } from '../../../x509/material/reference.js'
-import { KeyManagerUnavailable } from './errors.js'
+import { sendAsServiceUser } from './as-service-user.js'
 import type { KeyManagerAnswer, KeyManagerClient, KeyManagerRequest } from './key-manager-client.js'
-import { aclSchema, containerSchema, readAnswer, secretSchema } from './resources.js'
+import { aclSchema, containerSchema, partOf, readAnswer, secretSchema } from './resources.js'
 import type { ServiceUser } from './service-user.js'
 
 export type ReaderOptions = {
@@ -46,17 +46,8 @@ export function createReader({ client, serviceUser, token, signal }: ReaderOptio
     return record
   }
 
-  const asServiceUser = async (request: Omit<KeyManagerRequest, 'token'>): Promise<KeyManagerAnswer> => {
-    const { token } = await serviceUser.signedIn()
-    const answer = await client.send({ ...request, token }, signal)
-    if (answer.status !== 401) return answer
-    serviceUser.discard(token)
-    const { token: renewed } = await serviceUser.signedIn()
-    const again = await client.send({ ...request, token: renewed }, signal)
-    if (again.status === 401)
-      throw new KeyManagerUnavailable('the key manager does not accept the token of our service user')
-    return again
-  }
+  const asServiceUser = (request: Omit<KeyManagerRequest, 'token'>): Promise<KeyManagerAnswer> =>
+    sendAsServiceUser(client, serviceUser, request, signal)
 
   return {
     payload: async target => {
@@ -74,14 +65,7 @@ export function createReader({ client, serviceUser, token, signal }: ReaderOptio
       if (answer.status !== 200) throw new Unusable('the load balancer service cannot read it')
       const { type, secret_refs: refs } = readAnswer(containerSchema, answer.bytes, path)
       if (type !== 'certificate') throw new Unusable('it is not a container of type certificate')
-      return new Map(refs.map(({ name, secret_ref }) => [name ?? '', parsePart(secret_ref)]))
+      return new Map(refs.map(({ name, secret_ref }) => [name ?? '', partOf(secret_ref)]))
     },
   }
-}
-
-/** @throws KeyManagerUnavailable for an invalid reference, as the key manager wrote it */
-function parsePart(ref: string): Target {
-  const id = /\/([0-9a-f-]{36})\/?$/i.exec(ref)?.[1]
-  if (id === undefined) throw new KeyManagerUnavailable('a container refers to something other than a secret')
-  return { kind: 'secrets', id: id.toLowerCase() }
 }

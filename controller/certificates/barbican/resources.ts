@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import type { Target } from '../../../x509/material/reference.js'
 import { KeyManagerUnavailable } from './errors.js'
 
 /** The key manager's answers: the fields that we use. */
@@ -29,4 +30,11 @@ export function readAnswer<T extends z.ZodType>(schema: T, bytes: Buffer, path: 
   } catch {
     throw new KeyManagerUnavailable(`what answered ${path} is not a key manager`)
   }
+}
+
+/** The secret that a container refers to. @throws KeyManagerUnavailable for an invalid reference, as the key manager wrote it */
+export function partOf(ref: string): Target {
+  const id = /\/([0-9a-f-]{36})\/?$/i.exec(ref)?.[1]
+  if (id === undefined) throw new KeyManagerUnavailable('a container refers to something other than a secret')
+  return { kind: 'secrets', id: id.toLowerCase() }
 }
