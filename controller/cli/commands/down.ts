@@ -39,6 +39,7 @@ const OURS = [
   'openrc',
   'admin-openrc',
   'clouds.yaml',
+  'api-ca.pem',
   'keys',
   'key-manager-audit-head',
   'log',

@@ -5,9 +5,12 @@ import { IdentityUnavailable, ServiceUserRefused } from '../../identity/external
 import { inspectKeystone } from '../../identity/external/inspect-keystone.js'
 import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../../network/bootstrap.js'
 import { networkDriver } from '../../network/drivers.js'
+import { ensureApiAuthority } from '../api-tls/authority.js'
+import { clientAuthorityFile } from '../api-tls/trust.js'
 import { OperatorError } from '../operator-error.js'
 import { generateKeys, keyFiles } from '../state-directory/keys.js'
 import { ensurePasswords } from '../state-directory/passwords.js'
+import { authorityFiles } from '../wiring/api-certificate.js'
 import { type Instance, openDatabase } from '../wiring/instance.js'
 import { serviceUrls } from '../wiring/service-urls.js'
 import { refusalError } from '../wiring/token-validator.js'
@@ -22,6 +25,8 @@ export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | n
   const { directory, config } = instance
   await requireKeptKeys(instance)
   await generateKeys(keyFiles(config, directory))
+  const authority = authorityFiles(instance)
+  if (authority !== null) ensureApiAuthority(authority)
   const external = externalIdentity(config)
   const owners = external === null ? await bootstrapOwnIdentity(instance) : await ownersAtKeystone(external)
   const { cidr, driver } = config.network
@@ -61,6 +66,7 @@ async function bootstrapOwnIdentity(instance: Instance): Promise<Owners> {
   )
   writeClientFiles(directory, {
     authUrl: urls.identity,
+    caFile: clientAuthorityFile(instance),
     region: config.region,
     demo: { username: 'demo', password: passwords.demo, projectName: 'demo' },
     admin: { username: 'admin', password: passwords.admin, projectName: 'admin' },

@@ -7,6 +7,8 @@ export type Credentials = { username: string; password: string; projectName: str
 export type ClientFiles = {
   /** Ends in /v3. */
   authUrl: string
+  /** PEM file with the CAs of the APIs' certificates; null for the client's own. */
+  caFile: string | null
   region: string
   demo: Credentials
   admin: Credentials
@@ -22,7 +24,7 @@ export function writeClientFiles(directory: string, files: ClientFiles): void {
   writePrivateFile(join(directory, 'clouds.yaml'), clouds(files))
 }
 
-function openrc({ authUrl, region }: ClientFiles, user: Credentials): string {
+function openrc({ authUrl, caFile, region }: ClientFiles, user: Credentials): string {
   const variables = {
     OS_AUTH_TYPE: 'password',
     OS_AUTH_URL: authUrl,
@@ -34,13 +36,14 @@ function openrc({ authUrl, region }: ClientFiles, user: Credentials): string {
     OS_PROJECT_DOMAIN_NAME: 'Default',
     OS_REGION_NAME: region,
     OS_INTERFACE: 'public',
+    ...(caFile !== null && { OS_CACERT: caFile }),
   }
   const lines = Object.entries(variables).map(([name, value]) => `export ${name}='${value.replaceAll("'", "'\\''")}'`)
   // Variables set for another cloud in the same shell would take precedence.
-  return `unset OS_CLOUD OS_TOKEN OS_PROJECT_ID OS_USER_DOMAIN_ID OS_PROJECT_DOMAIN_ID OS_SYSTEM_SCOPE\n${lines.join('\n')}\n`
+  return `unset OS_CLOUD OS_TOKEN OS_PROJECT_ID OS_USER_DOMAIN_ID OS_PROJECT_DOMAIN_ID OS_SYSTEM_SCOPE OS_CACERT\n${lines.join('\n')}\n`
 }
 
-function clouds({ authUrl, region, demo, admin }: ClientFiles): string {
+function clouds({ authUrl, caFile, region, demo, admin }: ClientFiles): string {
   const cloud = (user: Credentials) => ({
     auth: {
       auth_url: authUrl,
@@ -53,6 +56,7 @@ function clouds({ authUrl, region, demo, admin }: ClientFiles): string {
     region_name: region,
     identity_api_version: 3,
     interface: 'public',
+    ...(caFile !== null && { cacert: caFile }),
   })
   return stringify({ clouds: { krater: cloud(demo), 'krater-admin': cloud(admin) } })
 }

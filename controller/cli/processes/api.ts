@@ -6,6 +6,7 @@ import type { Database } from '../../database/connection.js'
 import type { ServiceSchema } from '../../database/migrate.js'
 import { connectionsWithinFiles } from '../../http/connections.js'
 import { startServer } from '../../http/server.js'
+import type { ServerCertificate } from '../../http/tls/server-certificate.js'
 import { createIdentityApi } from '../../identity/api.js'
 import { createKeyManagerApi } from '../../key-manager/api.js'
 import { createRefusalLog, type RefusalLog } from '../../key-manager/audit/refusals.js'
@@ -13,10 +14,14 @@ import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
 import { providerCapabilities } from '../../provider/providers.js'
+import { keepCertificate } from '../api-tls/keep.js'
+import { requireProtectedApis } from '../api-tls/plain-http.js'
 import type { Command } from '../command.js'
+import { listenersOf } from '../host/checks.js'
 import { OperatorError } from '../operator-error.js'
 import { keyFiles, loadIdentityCredentialKey } from '../state-directory/keys.js'
 import type { ProcessName } from '../state-directory/run-record.js'
+import { openApiCertificate } from '../wiring/api-certificate.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { requireDefaultProvider } from '../wiring/default-provider.js'
 import { computeDriverOf, openNetwork } from '../wiring/drivers.js'
@@ -39,6 +44,11 @@ export const command: Command = {
   run: (directory, { only = API_NAMES }: { only?: readonly ApiName[] }) => runApi(directory, only),
 }
 
+const isOneOf =
+  (names: readonly ApiName[]) =>
+  ({ setting }: { setting: string }): boolean =>
+    names.some(name => name.replace('-', '_') === setting)
+
 type Api = {
   name: ApiName
   address: { host: string; port: number; trusted_proxies: readonly string[] }
@@ -51,6 +61,7 @@ type Api = {
 export async function runApi(directory: string, only: readonly ApiName[]): Promise<void> {
   const instance = openInstance(directory)
   requireDefaultProvider(instance.config)
+  await requireProtectedApis(instance.config, listenersOf(instance.config, null).filter(isOneOf(only)))
   const [first, ...others] = only
   const name: ProcessName = first !== undefined && others.length === 0 ? `${first}-api` : 'api'
   const log = createLog(name, instance.config.log_level)
@@ -61,6 +72,8 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
       databases.push(database)
       return database
     }
+    // Before the clients of the APIs, which read the file of their CA.
+    const served = await openApiCertificate(instance, log)
     const tokens = await openTokenValidation(instance, () => open('identity'), log)
     const certificates = openCertificateSource(instance, log)
     const apis = apisOf(instance, open, { tokens, certificates }, log).filter(({ name }) => only.includes(name))
@@ -69,7 +82,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
         `There is no identity API to serve: identity.external_url points to ${serviceUrls(instance.config).identity}.`,
       )
     }
-    const { max_connections, max_connections_per_source } = instance.config.api
+    const { max_connections, max_connections_per_source, tls } = instance.config.api
     const servers = await Promise.all(
       apis.map(async ({ name, address, create }) => {
         const app = await create()
@@ -78,12 +91,23 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
           maxPerSource: max_connections_per_source,
           trustedProxies: address.trusted_proxies,
         }
-        const server = await startServer(app, address, { limits, log })
+        const server = await startServer(app, address, {
+          ...{ limits, log },
+          ...(served !== null && {
+            tls: { certificate: served.origin.first, minimumVersion: tls.minimum_version },
+          }),
+        })
         log.info({ api: name, url: server.url }, 'listening')
         return server
       }),
     )
+    const present = (certificate: ServerCertificate) => {
+      for (const server of servers) server.useCertificate(certificate)
+    }
+    const stopKeeping = served === null ? null : keepCertificate(served.origin, present, log)
     return async () => {
+      await stopKeeping?.()
+      served?.close()
       await Promise.all(servers.map(server => server.stop()))
       await Promise.all(apis.flatMap(({ stop }) => (stop === undefined ? [] : [stop()])))
       tokens.close()

@@ -20,6 +20,8 @@ export type KeyFiles = {
   /** Null when the key manager's master key does not come from a file. */
   keyManagerMaster: string | null
   keyManagerAudit: string
+  /** The key of the CA of the APIs' own certificates; null when the settings need none. */
+  apiAuthority: string | null
 }
 
 /** `publicLine` is `ssh-ed25519 AAAA... comment`; `privateKey` is in OpenSSH's format. */
@@ -36,6 +38,7 @@ export function keyFiles(config: Configuration, directory: string): KeyFiles {
     identityCredentials: join(directory, 'keys/identity-credentials'),
     keyManagerMaster: keyManagerMasterFile(config, directory),
     keyManagerAudit: join(directory, 'keys/key-manager-audit'),
+    apiAuthority: apiAuthorityFile(config, directory),
   }
 }
 
@@ -45,6 +48,10 @@ function keyManagerMasterFile({ key_manager: { crypto } }: Configuration, direct
   return source.kind === 'file' ? source.path : null
 }
 
+function apiAuthorityFile({ api: { tls } }: Configuration, directory: string): string | null {
+  return tls.internal_ca || tls.reference !== undefined ? join(directory, 'keys/api-ca') : null
+}
+
 /** The file in which the key manager's worker keeps the end of the audit chain. */
 export const auditHeadFile = (config: Configuration, directory: string): string =>
   config.key_manager.audit_head_file ?? join(directory, 'key-manager-audit-head')
@@ -52,7 +59,7 @@ export const auditHeadFile = (config: Configuration, directory: string): string 
 /** A password of 32 characters that needs no quoting in a URL, a shell or SQL. */
 export const generatePassword = (): string => randomBytes(24).toString('base64url')
 
-/** Generates missing keys atomically, readable only by root; keeps existing keys. */
+/** Generates missing keys atomically, readable only by root, except that of a CA; keeps existing keys. */
 export async function generateKeys(files: KeyFiles): Promise<void> {
   for (const path of Object.values(files)) {
     if (path !== null) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })

@@ -305,7 +305,13 @@ t.test('the ports that an earlier version ran with are written once', async t =>
   await writeEarlier()
   t.match((await complete(directory, environment)).lines, Array(3).fill(/for this start only/), 'it ran elsewhere')
   const who = { username: 'u', password: 'p', projectName: 'p' }
-  writeClientFiles(directory, { authUrl: 'http://127.0.0.1:15000/v3', region: 'R', demo: who, admin: who })
+  writeClientFiles(directory, {
+    authUrl: 'http://127.0.0.1:15000/v3',
+    caFile: null,
+    region: 'R',
+    demo: who,
+    admin: who,
+  })
   const { lines } = await complete(directory, environment)
   t.match(lines, [/^Wrote KRATER_IDENTITY_PORT, KRATER_NETWORK_PORT to /, /^KRATER_REGION .*for this start only/])
   t.match((await complete(directory)).config, { identity: { port: 15000 }, network: { port: 15001 } })
@@ -352,7 +358,7 @@ t.test('keys are generated once and readable by root alone', async t => {
   t.match(keys.controllerSsh.privateKey, /^-----BEGIN OPENSSH PRIVATE KEY-----/)
   t.match(keys.operatorSsh.publicLine, /^ssh-ed25519 \S+ krater-operator$/)
   t.equal(modeOf(join(directory, 'keys')), 0o700)
-  for (const path of Object.values(files)) t.equal(path === null ? null : modeOf(path), 0o600, path ?? 'none')
+  for (const path of Object.values(files)) if (path !== null) t.equal(modeOf(path), 0o600, path)
   t.same(readdirSync(join(directory, 'keys')).sort(), [
     'amphora-master',
     'controller-ssh',
@@ -385,6 +391,7 @@ t.test('client files default to the demo user and are readable by root alone', a
   const who = (name: string) => ({ username: name, password: `it's ${name}`, projectName: name })
   writeClientFiles(directory, {
     authUrl: 'http://127.0.0.1:5000/v3',
+    caFile: null,
     region: 'R',
     demo: who('demo'),
     admin: who('admin'),

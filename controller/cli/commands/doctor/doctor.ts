@@ -11,6 +11,7 @@ import { green, print, red, table } from '../../terminal.js'
 import { computeDriverOf } from '../../wiring/drivers.js'
 import { isInitialised, openInstance } from '../../wiring/instance.js'
 import { checkAmphorae } from './amphorae.js'
+import { checkApiTls } from './api-tls.js'
 import { checkDatabase } from './database.js'
 import { environmentOf } from './environment.js'
 import { checkKeyFiles, checkKeyManager } from './keys.js'
@@ -41,6 +42,7 @@ export async function doctor(directory: string): Promise<number> {
   await check('state', () => checkState(instance))
   if (existsSync(directory)) await check('disk', () => checkDisk(instance))
   await check('processes', () => checkService(instance, running))
+  await check('api.tls', () => checkApiTls(instance, running.length > 0))
   if (external !== null) await check('keystone', () => checkKeystone(instance, external))
   if (isInitialised(directory)) {
     await check('keys', () => checkKeyFiles(instance))

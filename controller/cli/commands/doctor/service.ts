@@ -1,10 +1,11 @@
 import { type Finding, fault, note, ok } from '../../../checks/finding.js'
+import { createExchange } from '../../../http/exchange.js'
 import { listenersOf } from '../../host/checks.js'
 import { logFile } from '../../host/log-files.js'
 import { takenPorts } from '../../host/ports.js'
 import type { ProcessName, RunRecord } from '../../state-directory/run-record.js'
 import type { Instance } from '../../wiring/instance.js'
-import { urlOf } from '../../wiring/service-urls.js'
+import { listeningUrl } from '../../wiring/service-urls.js'
 
 /** The processes that must run on some machine, and their commands. */
 const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
@@ -27,6 +28,7 @@ export async function checkService({ config, directory }: Instance, running: rea
     ]
   }
   const processes = running.map(({ name, identity }) => `${name} ${identity.pid}`).join(', ')
+  const urlOf = (address: { host: string; port: number }) => listeningUrl(config, address)
   const answering = (service: string, url: string) => checkApi(service, url, directory)
   const answers = await Promise.all([
     ...(config.identity.external_url === undefined ? [answering('identity', `${urlOf(config.identity)}/v3`)] : []),
@@ -48,14 +50,24 @@ export async function checkService({ config, directory }: Instance, running: rea
   ]
 }
 
+const ANSWER_SECONDS = 5
+/** A list of versions is short; a catalogue is not asked for. */
+const MAX_ANSWER_BYTES = 1024 * 1024
+
 async function checkApi(service: string, url: string, directory: string): Promise<Finding> {
   const about = `${service} API`
   const log = logFile(directory, `${service.replace(' ', '-')}-api`)
   const advice = `tail ${log}; to start it again: krater down && krater up --detach`
+  // Nothing secret is sent, and another check says what is wrong with a certificate.
+  const limits = { connectTimeoutSeconds: ANSWER_SECONDS, maxConnections: 1 }
+  const exchange = createExchange({ url, security: { insecure: true }, ...limits })
   try {
-    const { status } = await fetch(url, { signal: AbortSignal.timeout(5_000) })
+    const request = { method: 'GET', path: '', headers: {}, maxAnswerBytes: MAX_ANSWER_BYTES }
+    const { status } = await exchange.send(request, AbortSignal.timeout(ANSWER_SECONDS * 1000))
     return status < 500 ? ok(about, url) : fault(about, `${url} answers ${status}`, advice)
   } catch {
     return fault(about, `${url} does not answer`, advice)
+  } finally {
+    exchange.close()
   }
 }

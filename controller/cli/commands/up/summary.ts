@@ -2,6 +2,7 @@ import { join } from 'node:path'
 import type { ExternalIdentity } from '../../../identity/external/external-identity.js'
 import { externalIdentity } from '../../../identity/external/external-identity.js'
 import { inspectKeystone } from '../../../identity/external/inspect-keystone.js'
+import { clientAuthorityFile } from '../../api-tls/trust.js'
 import type { Instance } from '../../wiring/instance.js'
 import { catalogAdvice } from '../../wiring/keystone-catalog.js'
 import { serviceUrls } from '../../wiring/service-urls.js'
@@ -11,6 +12,7 @@ export async function summaryOf(instance: Instance): Promise<string[]> {
   const { directory, config } = instance
   const urls = serviceUrls(config)
   const external = externalIdentity(config)
+  const caFile = clientAuthorityFile(instance)
   return [
     'Krater is up.',
     `  identity       ${urls.identity}${external === null ? '' : ' (identity.external_url, which holds the users and projects)'}`,
@@ -22,6 +24,7 @@ export async function summaryOf(instance: Instance): Promise<string[]> {
           `  client files   ${join(directory, 'openrc')} (demo user), ${join(directory, 'admin-openrc')}, ${join(directory, 'clouds.yaml')}`,
         ]
       : []),
+    ...(caFile === null ? [] : [`  CA file        ${caFile} (curl --cacert; openrc and clouds.yaml name it)`]),
     `  logs           ${join(directory, 'log')}`,
     ...(external === null ? [] : await adviceFor(instance, external)),
   ]

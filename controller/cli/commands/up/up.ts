@@ -6,6 +6,7 @@ import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap
 import { networkDriver } from '../../../network/drivers.js'
 import { endProcesses } from '../../../process/process-identity.js'
 import { THREADS_FOR_ALL_PROCESSORS } from '../../../process/thread-pool.js'
+import { requireProtectedApis } from '../../api-tls/plain-http.js'
 import type { Command } from '../../command.js'
 import { explain } from '../../explain.js'
 import { sentenceOf } from '../../faults/fault.js'
@@ -119,6 +120,7 @@ async function start(directory: string, { report, undo, stopRequest }: Running):
   const instanceId = ensureInstanceId(directory)
   const { config, save } = await completeConfiguration(directory, instanceId, process.env)
   const instance: Instance = { directory, config }
+  await requireProtectedApis(config, listenersOf(config, null))
   requirePackages(instance)
   requireDiskSpace(directory)
   await requireFreePorts(instance, healthManagerHostBefore(config))
