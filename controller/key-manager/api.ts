@@ -3,6 +3,7 @@ import { createApi } from '../api/api.js'
 import type { Logger } from '../log/log.js'
 import { aclRoutes } from './api/acls.js'
 import { certificateAuthorityRoutes } from './api/certificate-authorities.js'
+import { certificateRoutes } from './api/certificates/certificates.js'
 import { containerRoutes } from './api/containers.js'
 import { keyManagerDescription } from './api/description.js'
 import { type DialectOptions, keyManagerDialect } from './api/dialect.js'
@@ -25,6 +26,7 @@ export type KeyManagerApiOptions = Omit<DialectOptions, 'recordRefusal'> & {
 /** The routes within a project, with or without those of secret stores. */
 export const projectRoutes = (withStores: boolean) => [
   ...[...secretRoutes, ...containerRoutes, ...aclRoutes, ...orderRoutes, ...quotaRoutes, ...transportKeyRoutes],
+  ...certificateRoutes,
   ...certificateAuthorityRoutes,
   ...(withStores ? secretStoreRoutes : []),
 ]

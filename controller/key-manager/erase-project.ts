@@ -36,7 +36,13 @@ export async function eraseProject(database: Database, projectId: string): Promi
       trx,
       sql`DELETE FROM secret_consumer u USING secret s WHERE s.id = u.secret_id AND s.project_id = ${projectId}`,
     )
-    for (const table of ['container_consumer', 'secret_consumer', 'project_quota', 'project_secret_store']) {
+    for (const table of [
+      'certificate',
+      'container_consumer',
+      'secret_consumer',
+      'project_quota',
+      'project_secret_store',
+    ]) {
       await execute(trx, sql`DELETE FROM ${identifier(table)} WHERE project_id = ${projectId}`)
     }
     const containers = await execute(

@@ -5,6 +5,7 @@ import { keyManagerCrypto } from './crypto/options.js'
 import { housekeepingOptions } from './housekeeping/options.js'
 import { keystoneNotifications } from './keystone-listener/options.js'
 import { orderWorkerOptions } from './orders/worker/options.js'
+import { renewalOptions } from './renewals/worker/options.js'
 
 const bytes = z.coerce.number().int().min(1).max(16_777_216)
 const page = z.coerce.number().int().min(1).max(1000)
@@ -77,6 +78,7 @@ export const keyManagerOptions = z
       .describe('URL at which clients reach the API; every reference in answers begins with it'),
     ...apiOptions,
     worker: orderWorkerOptions,
+    renewals: renewalOptions,
     housekeeping: housekeepingOptions,
     keystone_notifications: keystoneNotifications,
   })

@@ -75,6 +75,9 @@ export const RULES = {
   'container acl write': { legacy: legacyChange, new: newUse },
   'container consumers': { legacy: legacyRead, new: newRead },
   'container consumer show': { legacy: any(consumerReaders, legacyRead), new: any(hasRole('admin'), newRead) },
+  'certificates list': { legacy: payloadReaders, new: hasRole('member') },
+  'certificate show': { legacy: legacyRead, new: newRead },
+  'certificate change': { legacy: legacyChange, new: newUse },
   'orders list': { legacy: payloadReaders, new: hasRole('member') },
   'order create': { legacy: writers, new: hasRole('member') },
   'order show': { legacy: all(anyRole, ownProject), new: all(hasRole('member'), ownProject) },
@@ -128,7 +131,7 @@ function reasonOf({ userId, projectId, roles }: Requester, target: Target | null
 /** Operations whose rules need an object. All other rules are checked before the request is read any further. */
 export const NEEDS_TARGET: ReadonlySet<Operation> = new Set<Operation>(
   (Object.keys(RULES) as Operation[]).filter(operation =>
-    /^(secret|container|order) (?!create|stores)/.test(operation),
+    /^(secret|container|certificate|order) (?!create|stores)/.test(operation),
   ),
 )
 

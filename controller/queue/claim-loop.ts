@@ -71,7 +71,8 @@ export function startClaimLoop(options: ClaimLoopOptions): ClaimLoop {
   })
 
   const attempts = createAttempts(options, retrySeconds => {
-    if (retrySeconds !== null) sweeper.sweepWithin(retrySeconds * 1000 + 10)
+    // A timer of months overflows, and ends at once.
+    if (retrySeconds !== null) sweeper.sweepWithin(Math.min(options.sweepMs, retrySeconds * 1000 + 10))
     if (isRoundRequested || mayBeMore) wake()
   })
 

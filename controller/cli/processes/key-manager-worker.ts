@@ -4,6 +4,7 @@ import { startKeyManagerHousekeeping } from '../../key-manager/housekeeping/hous
 import { executeKeyOrder } from '../../key-manager/orders/worker/key.js'
 import { executePairOrder } from '../../key-manager/orders/worker/pair.js'
 import { startOrderWorker } from '../../key-manager/orders/worker/worker.js'
+import { startRenewalWorker } from '../../key-manager/renewals/worker/worker.js'
 import { createLog } from '../../log/log.js'
 import type { Command } from '../command.js'
 import { auditHeadFile, keyFiles, loadKeyManagerAuditKey } from '../state-directory/keys.js'
@@ -27,6 +28,7 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
     const keyring = await openKeyring(instance, database, log)
     const service = { database, keyring, config: instance.config.key_manager }
     const auditKey = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
+    const backends = await openCaBackends(service)
     const days = instance.config.key_manager.audit_retention_days
     const parts: Part[] = [
       await followProjects(instance, database, log),
@@ -38,10 +40,15 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
         executors: {
           key: executeKeyOrder,
           asymmetric: executePairOrder,
-          certificate: certificateOrderExecutor(service, await openCaBackends(service)),
+          certificate: certificateOrderExecutor(service, backends),
         },
         config: instance.config.key_manager.worker,
         log,
+      }),
+      await startRenewalWorker({
+        ...{ database, keyring, service, backends, log },
+        databaseUrl: databaseUrl(instance, 'key_manager'),
+        config: instance.config.key_manager.renewals,
       }),
       startKeyManagerHousekeeping({
         database,

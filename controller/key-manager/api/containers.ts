@@ -161,7 +161,8 @@ async function deleteContainer({ database }: ApiService, call: Call, allowOn: Al
     await execute(
       trx,
       sql`WITH unlinked AS (DELETE FROM container_secret WHERE container_id = ${container.id}),
-               released AS (DELETE FROM container_consumer WHERE container_id = ${container.id})
+               released AS (DELETE FROM container_consumer WHERE container_id = ${container.id}),
+               unrenewed AS (DELETE FROM certificate WHERE id = ${container.id})
           UPDATE container SET deleted_at = now(), acl_users = '{}' WHERE id = ${container.id}`,
     )
     return { status: 204 }

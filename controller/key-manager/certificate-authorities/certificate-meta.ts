@@ -33,6 +33,8 @@ const certificateMeta = z.looseObject({
   algorithm: text,
   bit_length: z.int('must be a whole number').nullish(),
   curve: text,
+  renew: z.boolean('must be true or false').nullish(),
+  renew_key: z.boolean('must be true or false').nullish(),
   requestor_name: text,
   requestor_email: text,
   requestor_phone: text,
@@ -46,7 +48,13 @@ const certificateMeta = z.looseObject({
 type CertificateMeta = z.output<typeof certificateMeta>
 
 /** The content of a certificate order. */
-export type CertificateSpec = { name: string | null; caId: string | null } & (
+export type CertificateSpec = {
+  name: string | null
+  caId: string | null
+  /** Whether the certificate is renewed, and then with a new key. */
+  renew: boolean
+  newKey: boolean
+} & (
   | { form: 'new key'; subjectDn: string; algorithm: PairAlgorithm; bits: number }
   | { form: 'stored key'; subjectDn: string; containerId: string }
   /** `requestData` is a certificate request for `decodeRequest`; if it is missing, the CA refuses the order. */
@@ -64,22 +72,38 @@ export function parseCertificateSpec(value: unknown): CertificateSpec {
 }
 
 function specFromMeta(meta: CertificateMeta): CertificateSpec {
-  const common = { name: meta.name ?? null, caId: meta.ca_id ? caIdFrom(meta.ca_id) : null }
+  const common = {
+    name: meta.name ?? null,
+    caId: meta.ca_id ? caIdFrom(meta.ca_id) : null,
+    renew: meta.renew ?? true,
+    newKey: false,
+  }
   if (meta.profile && common.caId === null) throw badRequest('A profile also needs the ca_id of its CA.')
   const type = meta.request_type ?? 'custom'
   if (type === 'stored-key') {
     const containerId = idInReference(required(meta, 'container_ref'))
     if (containerId === null) throw badRequest('The container_ref is not a reference to a container.')
+    refuseNewKey(meta)
     return { ...common, form: 'stored key', containerId, subjectDn: required(meta, 'subject_dn') }
   }
   // OpenStack's client sends a subject without an algorithm.
   const isForNewKey = Boolean(meta.algorithm || meta.subject_dn) && !meta.request_data && !meta.container_ref
   if (type === 'custom' && isForNewKey) {
     const algorithm = meta.algorithm || 'rsa'
-    return { ...common, form: 'new key', subjectDn: required(meta, 'subject_dn'), ...newKeySpec(meta, algorithm) }
+    const spec = { subjectDn: required(meta, 'subject_dn'), ...newKeySpec(meta, algorithm) }
+    return { ...common, newKey: meta.renew_key ?? true, form: 'new key', ...spec }
   }
   const requestData = type === 'simple-cmc' ? required(meta, 'request_data') : meta.request_data || null
-  return { ...common, form: 'request', requestData }
+  refuseNewKey(meta)
+  // The private key is elsewhere, so no listener serves the container: whoever asks for it gets the renewals.
+  return { ...common, renew: meta.renew ?? false, form: 'request', requestData }
+}
+
+/** @throws ApiError 400 if renewals are to have new keys although the order's key is somebody else's */
+export function refuseNewKey({ renew_key }: Pick<CertificateMeta, 'renew_key'>): void {
+  if (renew_key === true) {
+    throw badRequest('The key of this certificate is not made by the order, so renewals use the same key.')
+  }
 }
 
 const caIdFrom = (given: string): string => idInReference(given) ?? given

@@ -4,7 +4,7 @@ import { decodeUtf8 } from '../../../x509/encoding/asn1.js'
 import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { readPrivateKeyAsync } from '../../../x509/private-key.js'
 import { many } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
+import { type Fragment, sql } from '../../database/sql.js'
 import { badRequest } from '../../http/errors.js'
 import { recordAudit } from '../audit/record.js'
 import { KEY_COLUMNS, type KeyRow, sealedFrom } from '../crypto/keyring.js'
@@ -33,25 +33,29 @@ type Part = Target &
     container: Target
   }
 
-/** The private key and passphrase, if any, of a container of type rsa. */
-async function findParts(database: Knex, containerId: string, orderId: string | null): Promise<readonly Part[]> {
+/** A container with a key, and when the rights to it were last checked: SQL of a time, null if they never were. */
+type KeyContainer = { id: string; type: 'rsa' | 'certificate'; checkedAt: Fragment }
+
+/** The private key and passphrase, if any, of a container. */
+async function findParts(database: Knex, { id, type, checkedAt }: KeyContainer): Promise<readonly Part[]> {
   return many(
     database,
     sql<Part>`
      SELECT r.name AS role, s.id, ${targetColumns('s')}, s.content_type AS "contentType", s.ciphertext, ${KEY_COLUMNS},
             coalesce(greatest(coalesce(s.acl_updated_at, s.updated_at), coalesce(c.acl_updated_at, c.updated_at))
-                     < (SELECT o.created_at FROM secret_order o WHERE o.id = ${orderId}::uuid), true) AS unchanged,
+                     < (${checkedAt})::timestamptz, false) AS unchanged,
             json_build_object('projectId', c.project_id, 'creatorId', c.creator_id,
                               'projectAccess', c.acl_project_access, 'users', c.acl_users) AS container
        FROM container c
        JOIN container_secret r ON r.container_id = c.id AND r.name = ANY(${ROLES}::text[])
        JOIN secret s ON s.id = r.secret_id AND ${LIVE}
        LEFT JOIN project_key k ON k.id = s.project_key_id
-      WHERE c.id = ${containerId} AND c.type = 'rsa' AND c.deleted_at IS NULL`,
+      WHERE c.id = ${id} AND c.type = ${type} AND c.deleted_at IS NULL`,
   )
 }
 
 const NO_KEY = 'The container_ref does not refer to a container of type rsa with a private key.'
+const KEY_GONE = 'The container of the certificate has no private key any more.'
 
 /**
  * Checks that a caller may use the private key of a container of type rsa.
@@ -62,7 +66,7 @@ export async function requireStoredKey(
   who: Requester,
   containerId: string,
 ): Promise<void> {
-  const parts = await findParts(database, containerId, null)
+  const parts = await findParts(database, { id: containerId, type: 'rsa', checkedAt: sql`NULL` })
   if (!parts.some(({ role }) => role === 'private_key')) throw badRequest(NO_KEY)
   for (const part of parts) {
     requireRight(config.policy, 'container show', who, part.container)
@@ -83,18 +87,46 @@ export type StoredPart = {
 export type StoredKey = { key: KeyObject; parts: readonly StoredPart[] }
 
 /**
- * Opens the stored private key of an order. The creator's rights at acceptance still hold unless an ACL has
- * changed since; then the creator must be allowed without an administrator's rights.
- * @returns null if the creator may no longer use it
+ * Opens the stored private key of an order.
+ * @returns null if its creator may no longer use it
  * @throws InvalidX509 if it was deleted or cannot be read
  */
-export async function openStoredKey(
-  { database, keyring, config }: Service,
-  { id, projectId, creatorId }: Pick<Order, 'id' | 'projectId' | 'creatorId'>,
+export const openStoredKey = (service: Service, order: KeyUser, containerId: string): Promise<StoredKey | null> =>
+  openKey(service, order, {
+    id: containerId,
+    type: 'rsa',
+    checkedAt: sql`SELECT o.created_at FROM secret_order o WHERE o.id = ${order.id}`,
+  })
+
+/**
+ * Opens the private key in the container of a certificate, for its renewal.
+ * @returns null if the order's creator may no longer use it
+ * @throws InvalidX509 if it was deleted or cannot be read
+ */
+export const openKeyOfCertificate = (
+  service: Service,
+  order: KeyUser,
   containerId: string,
+): Promise<StoredKey | null> =>
+  openKey(service, order, {
+    id: containerId,
+    type: 'certificate',
+    checkedAt: sql`SELECT held.checked_at FROM certificate held WHERE held.id = ${containerId}`,
+  })
+
+type KeyUser = Pick<Order, 'id' | 'projectId' | 'creatorId'>
+
+/**
+ * The creator's rights still hold as they were last checked, unless an ACL has changed since; then the creator must be
+ * allowed without an administrator's rights.
+ */
+async function openKey(
+  { database, keyring, config }: Service,
+  { id, projectId, creatorId }: KeyUser,
+  container: KeyContainer,
 ): Promise<StoredKey | null> {
   const who: Requester = { userId: creatorId, projectId, roles: ['member', 'creator'] }
-  const found = await findParts(database, containerId, id)
+  const found = await findParts(database, container)
   const mayUse = (part: Part) =>
     part.unchanged ||
     (isPermitted(config.policy, 'container show', who, part.container) &&
@@ -119,6 +151,6 @@ export async function openStoredKey(
   const payloadOf = (role: Role) => parts.find(part => part.role === role)?.payload
   const privateKey = payloadOf('private_key')
   const passphrase = payloadOf('private_key_passphrase')
-  if (privateKey === undefined) throw new InvalidX509(NO_KEY)
+  if (privateKey === undefined) throw new InvalidX509(container.type === 'rsa' ? NO_KEY : KEY_GONE)
   return { key: await readPrivateKeyAsync(privateKey, passphrase === undefined ? null : decodeUtf8(passphrase)), parts }
 }

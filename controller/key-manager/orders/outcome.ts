@@ -36,8 +36,8 @@ export type OrderOutcome =
       references?: readonly { role: string; secretId: string }[]
       subStatus?: string
       subStatusMessage?: string
-      /** Stores more in the transaction of the result. */
-      alsoStore?: (trx: Transaction) => Promise<void>
+      /** Stores more in the transaction of the result. @param containerId null without a container */
+      alsoStore?: (trx: Transaction, containerId: string | null) => Promise<void>
     }
   | { kind: 'later'; seconds: number; subStatus: string; subStatusMessage: string }
   /** Final. The tenant sees `reason`, so it must hold no secret. */

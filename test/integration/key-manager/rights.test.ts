@@ -45,6 +45,18 @@ const orders = { shown: randomUUID(), 'DELETE /v1/orders/:id': randomUUID() }
 await database('secret_order').insert(
   Object.values(orders).map(id => ({ id, project_id: OWN, creator_id: 'u', type: 'key', meta: {}, status: 'ACTIVE' })),
 )
+await database('certificate').insert({
+  ...{
+    id: container,
+    project_id: OWN,
+    creator_id: 'u',
+    order_id: orders.shown,
+    meta: {},
+    renew: false,
+    new_key: false,
+  },
+  ...{ ca_id: randomUUID(), serial: '1', issuer: 'CN=x', names: [], not_before: new Date(), not_after: new Date() },
+})
 const transportKey = randomUUID()
 await database('transport_key').insert({ id: transportKey, plugin_name: 'p', transport_key: 'k' })
 
@@ -57,7 +69,9 @@ const ALLOWED: Readonly<Record<string, number>> = {
   ...Object.fromEntries(
     Object.keys(RIGHTS)
       .filter(route =>
-        /^(POST|PUT|PATCH) \/v1\/(secrets|containers|orders|transport_keys|project-quotas|cas$)/.test(route),
+        /^(POST|PUT|PATCH) \/v1\/(secrets|containers|certificates\/:id$|orders|transport_keys|project-quotas|cas$)/.test(
+          route,
+        ),
       )
       .map(route => [route, 415]),
   ),
@@ -69,6 +83,8 @@ const ALLOWED: Readonly<Record<string, number>> = {
   'DELETE /v1/secrets/:id/consumers': 415,
   'DELETE /v1/containers/:id/consumers': 415,
   'DELETE /v1/containers/:id/secrets': 400,
+  'POST /v1/certificates/:id/renew': 429,
+  'POST /v1/certificates/:id/rollback': 409,
   'PUT /v1/orders': 405,
   'DELETE /v1/secrets/:id': 409,
   'DELETE /v1/secrets/:id/metadata/:key': 204,
@@ -90,6 +106,7 @@ function pathOf(route: string): string {
   const present: Readonly<Record<string, string>> = {
     secrets: secret,
     containers: container,
+    certificates: container,
     orders: orders.shown,
     transport_keys: route.startsWith('DELETE') ? randomUUID() : transportKey,
   }
@@ -133,7 +150,7 @@ async function arrange(
   }
 }
 
-const OF_AN_OBJECT = /\/v1\/(secrets|containers|orders)\/:id/
+const OF_AN_OBJECT = /\/v1\/(secrets|containers|certificates|orders)\/:id/
 const served = routesOf(app)
   .map(({ method, path }) => `${method} ${path}`)
   .filter(route => route.includes(' /v1'))

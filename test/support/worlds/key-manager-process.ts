@@ -3,9 +3,11 @@ import { configurationSchema } from '../../../controller/config/schema.js'
 import { connect } from '../../../controller/database/connection.js'
 import { startServer } from '../../../controller/http/server.js'
 import { createKeyManagerApi } from '../../../controller/key-manager/api.js'
+import { createCaBackends } from '../../../controller/key-manager/certificate-authorities/backends.js'
 import { createKeyring } from '../../../controller/key-manager/crypto/keyring.js'
 import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple/backend.js'
 import { startOrderWorker } from '../../../controller/key-manager/orders/worker/worker.js'
+import { startRenewalWorker } from '../../../controller/key-manager/renewals/worker/worker.js'
 import { createLog } from '../../../controller/log/log.js'
 import { callerOf } from '../clients/callers.js'
 import { CRASH_EXECUTORS } from '../faults/crash-executors.js'
@@ -16,7 +18,7 @@ import { nameStatements } from '../faults/named-statements.js'
  * standard input.
  */
 export type ProcessOrders = {
-  does: 'api' | 'orders'
+  does: 'api' | 'orders' | 'renewals'
   databaseUrl: string
   /** 32 bytes in hexadecimal. */
   masterKey: string
@@ -34,6 +36,13 @@ if (does === 'orders') {
   await startOrderWorker({
     ...{ database, databaseUrl, keyring, log },
     executors: CRASH_EXECUTORS,
+    config: { concurrency: 4, sweep_interval: 60 },
+  })
+  console.log('ready')
+} else if (does === 'renewals') {
+  const service = { database, keyring, config }
+  await startRenewalWorker({
+    ...{ database, databaseUrl, keyring, service, log, backends: createCaBackends(service) },
     config: { concurrency: 4, sweep_interval: 60 },
   })
   console.log('ready')

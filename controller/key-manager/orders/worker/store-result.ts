@@ -42,12 +42,13 @@ export async function storeResult(
         return { id, secret, sealed: await keyring.seal(order.projectId, secret.payload, payloadContext(id)) }
       }),
     )
-    const statement = resultStatement(claim, order, made, secrets)
+    const containerId = made.container === null ? null : newId()
+    const statement = resultStatement(claim, order, made, secrets, containerId)
     const store = async (on: Knex) => storedOutcome(await one(on, statement))
     if (alsoStore === undefined) return store(database)
     return inTransaction(database, async trx => {
       const outcome = await store(trx)
-      if (outcome === 'settled') await alsoStore(trx)
+      if (outcome === 'settled') await alsoStore(trx, containerId)
       return outcome
     })
   })
@@ -66,9 +67,9 @@ function resultStatement(
   order: Pick<Order, 'id' | 'projectId' | 'creatorId'>,
   { container, references = [], subStatus = 'Unknown', subStatusMessage = 'Unknown' }: Made,
   secrets: readonly SealedSecret[],
+  containerId: string | null,
 ): Fragment<ResultRow> {
   const { projectId, creatorId } = order
-  const containerId = container === null ? null : newId()
   const secretId = container === null ? (secrets[0]?.id ?? null) : null
   const referenced = references.map(({ secretId: id }) => id)
   const referencesLive = sql`(SELECT count(*) FROM held) = ${new Set(referenced).size}::bigint`

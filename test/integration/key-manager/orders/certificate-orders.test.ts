@@ -1,4 +1,4 @@
-import { createPrivateKey, X509Certificate } from 'node:crypto'
+import { createPrivateKey, randomUUID, X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { createCaBackends } from '../../../../controller/key-manager/certificate-authorities/backends.js'
 import type { CaBackend } from '../../../../controller/key-manager/certificate-authorities/ca-backend.js'
@@ -434,5 +434,5 @@ t.test('deleting a CA while it signs fails the order and stores nothing', async 
   const outcome = await executor(await waiting({ ca_id: ca, request_data: csr('P-256') }), signal)
   await database('certificate_authority').where({ id: ca }).delete()
   if (outcome.kind !== 'made') throw new Error(outcome.kind)
-  await t.rejects(database.transaction(async trx => outcome.alsoStore?.(trx)))
+  await t.rejects(database.transaction(async trx => outcome.alsoStore?.(trx, randomUUID())))
 })

@@ -1,0 +1,56 @@
+import { readLeafCertificate } from '../../../x509/leaf-certificate.js'
+import { execute } from '../../database/query.js'
+import { json, sql } from '../../database/sql.js'
+import type { Transaction } from '../../database/transaction.js'
+import { recordAudit } from '../audit/record.js'
+import { actorOf } from '../orders/order.js'
+import type { Order } from '../orders/outcome.js'
+import type { IssuedCertificate } from './ca-backend.js'
+
+/** Wakes the workers that renew certificates. The payload is the id of the container. */
+export const CERTIFICATE_CHANNEL = 'krater_certificate'
+
+/** The certificate of an order, with its order and its container. */
+export type CertificateOf = {
+  order: Pick<Order, 'id' | 'projectId' | 'creatorId' | 'meta'>
+  containerId: string
+  renew: boolean
+  newKey: boolean
+}
+
+/** Records that a CA issued a certificate, in the transaction that stores it. */
+export async function recordIssue(
+  trx: Transaction,
+  order: Pick<Order, 'id' | 'projectId' | 'creatorId'>,
+  { caId, serial, subjectDn, notAfter }: IssuedCertificate,
+): Promise<void> {
+  await execute(
+    trx,
+    sql`INSERT INTO issued_certificate (ca_id, serial, subject_dn, not_after, order_id)
+        VALUES (${caId}, ${serial}, ${subjectDn}, ${notAfter}, ${order.id})`,
+  )
+  await recordAudit(trx, actorOf(order), {
+    action: 'certificate.issue',
+    outcome: 'success',
+    targetType: 'ca',
+    targetId: caId,
+    detail: { serial, subject_dn: subjectDn, order: order.id },
+  })
+}
+
+/** Stores what is known about the first certificate in an order's container. It is due at once, to be planned. */
+export async function storeCertificate(
+  trx: Transaction,
+  { order, containerId, renew, newKey }: CertificateOf,
+  { caId, certificate }: IssuedCertificate,
+): Promise<void> {
+  const { pem, serial, issuer, names, notBefore, notAfter } = readLeafCertificate(certificate)
+  await execute(
+    trx,
+    sql`INSERT INTO certificate (id, project_id, creator_id, order_id, meta, renew, new_key, ca_id, serial, issuer, names, pem,
+                                 not_before, not_after)
+        VALUES (${containerId}, ${order.projectId}, ${order.creatorId}, ${order.id}, ${json(order.meta)}::jsonb, ${renew},
+                ${newKey}, ${caId}, ${serial}, ${issuer}, ${names}, ${pem}, ${notBefore}, ${notAfter})`,
+  )
+  await execute(trx, sql`SELECT pg_notify(${CERTIFICATE_CHANNEL}, ${containerId}::text)`)
+}
