@@ -35,9 +35,9 @@ export type ApiOptions<Service, Caller, Right> = {
   log: Logger
   /**
    * Builds the OpenAPI document from all routes on request. `path` differs from `/openapi.json` if the dialect
-   * strips `.json`.
+   * strips `.json`. Without it, the API serves no description: that of a protocol is its RFC.
    */
-  description: { path?: string; make: (routes: readonly Route<Service, Caller, Right>[]) => OpenApi }
+  description?: { path?: string; make: (routes: readonly Route<Service, Caller, Right>[]) => OpenApi }
   /** Set by a service that also takes turns itself. */
   turns?: Turns
 }
@@ -49,13 +49,13 @@ export type ApiOptions<Service, Caller, Right> = {
  */
 export function createApi<Service, Caller, Right>(options: ApiOptions<Service, Caller, Right>): Koa {
   const { dialect, service, log, description, turns = createTurns() } = options
-  const make = () => description.make(routes)
-  const routes: Route<Service, Caller, Right>[] = [
-    ...options.routes,
-    ...descriptionRoutes<Service>({ ...description, make }),
-  ]
+  const routes: Route<Service, Caller, Right>[] = [...options.routes]
+  if (description !== undefined) {
+    routes.push(...descriptionRoutes<Service>({ ...description, make: () => description.make(routes) }))
+  }
   const dispatcher = new Dispatcher({ dialect, routes, service, turns })
-  const app = createApplication({ name: dialect.name, log, presentFault: dialect.presentFault })
+  const { name, faultType, presentFault } = dialect
+  const app = createApplication({ name, log, presentFault, ...(faultType !== undefined && { faultType }) })
   app.use(Object.assign(dispatcher.middleware, { routes }))
   return app
 }

@@ -54,6 +54,8 @@ export type Dialect<Service, Caller, Right> = {
   translate?: (error: unknown, location: Location) => unknown
   /** An error about the path itself: 404 or 405. */
   routingError?: (status: number, message: string) => ApiError
+  /** Content-Type of errors; by default JSON's. */
+  faultType?: string
   /** The body of an error. */
   presentFault: (fault: Fault, error: unknown) => unknown
 }

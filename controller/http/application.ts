@@ -14,6 +14,8 @@ export type ApplicationOptions = {
   log: Logger
   /** The body of an error answer, in this API's shape; `error` is the thrown value. */
   presentFault: (fault: Fault, error: unknown) => unknown
+  /** Content-Type of error answers; by default JSON's. */
+  faultType?: string
 }
 
 /**
@@ -22,7 +24,7 @@ export type ApplicationOptions = {
  * gives 503. Any other unknown error is a bug: it is logged with its stack, and the caller sees only the
  * request id. A refusal is not a fault of ours: it has its access-log line only. Refusals of one flood share lines.
  */
-export function createApplication({ name, log, presentFault }: ApplicationOptions): Koa {
+export function createApplication({ name, log, presentFault, faultType }: ApplicationOptions): Koa {
   const app = new Koa()
   const logFlood = createFloodLog(log, { service: name })
   app.use(async (ctx, next) => {
@@ -43,6 +45,7 @@ export function createApplication({ name, log, presentFault }: ApplicationOption
       if (error instanceof ApiError) ctx.set({ ...error.headers })
       ctx.status = fault.status
       ctx.body = presentFault(fault, error)
+      if (faultType !== undefined) ctx.set('Content-Type', faultType)
       if (error instanceof FloodError) {
         logFlood(error.flood, `${error.flood}: ${error.message}`)
         return
