@@ -73,6 +73,11 @@ export type NetworkDriver = {
 
   network: (id: string) => Promise<Network | null>
   subnets: (ids: readonly string[]) => Promise<Subnet[]>
+  /**
+   * The subnet on which a project reaches an address: on a network of its own, or a shared one. Never the management
+   * network.
+   */
+  subnetOf: (projectId: string, address: string) => Promise<Subnet | null>
   /** The number of free addresses in a subnet for VIPs that request none. */
   freeAddresses: (subnetId: string) => Promise<number>
   port: (id: string) => Promise<Port | null>
@@ -108,9 +113,10 @@ export class NoAddressLeft extends Error {}
 export class ShareExhausted extends NoAddressLeft {}
 export class InvalidPortRequest extends Error {}
 
-/** device_owner of the ports of the load balancer service. */
+/** device_owner of the ports of Krater's services. */
 export const PORT_OWNER = {
   vip: 'Octavia',
   amphora: 'Octavia:amphora',
   management: 'Octavia:management',
+  visitor: 'krater:visitor',
 } as const

@@ -3,6 +3,7 @@ import type { Database } from '../../database/connection.js'
 import { execute, many, maybeOne } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
+import { parseAddress } from '../addresses.js'
 import {
   AddressTaken,
   InvalidPortRequest,
@@ -29,6 +30,10 @@ export function createLocalDriver(database: Database, shared: SharedAddresses): 
 
     network: async id => (isUuid(id) ? ((await selectNetworks(database, sql`network.id = ${id}`))[0] ?? null) : null),
     subnets: async ids => selectSubnets(database, sql`subnet.id = ANY(${ids.filter(isUuid)}::uuid[])`),
+    subnetOf: async (projectId, address) => {
+      const [subnet] = parseAddress(address) === null ? [] : await subnetsAround(database, projectId, address)
+      return subnet ?? null
+    },
     freeAddresses: async id => (isUuid(id) ? countFreeAddresses(database, id, shared) : 0),
     port: id => findPort(database, id),
 
@@ -80,6 +85,15 @@ const portLists = (database: Database): Pick<NetworkDriver, 'portsOwnedBy' | 'bo
     ),
   portsOf: async deviceId => selectPorts(database, sql`port.device_id = ${deviceId} AND port.ensured_name IS NOT NULL`),
 })
+
+/** The subnets of a project that contain an address. Its own networks come before shared ones, narrow subnets before wide. */
+const subnetsAround = (database: Database, projectId: string, address: string): Promise<Subnet[]> =>
+  selectSubnets(
+    database,
+    sql`(network.project_id = ${projectId} OR network.shared) AND network.built_in IS DISTINCT FROM 'management'
+        AND subnet.cidr >> ${address}::inet`,
+    sql`network.project_id = ${projectId} DESC, masklen(subnet.cidr) DESC, `,
+  )
 
 const findPort = async (database: Database, id: string): Promise<Port | null> =>
   isUuid(id) ? ((await selectPorts(database, sql`port.id = ${id}`))[0] ?? null) : null
@@ -234,7 +248,7 @@ async function selectNetworks(database: Knex, condition: Fragment): Promise<Netw
   }))
 }
 
-async function selectSubnets(database: Knex, condition: Fragment): Promise<Subnet[]> {
+async function selectSubnets(database: Knex, condition: Fragment, first: Fragment = sql``): Promise<Subnet[]> {
   type Row = {
     id: string
     network_id: string
@@ -251,7 +265,7 @@ async function selectSubnets(database: Knex, condition: Fragment): Promise<Subne
       SELECT subnet.id, subnet.network_id, subnet.project_id, subnet.ip_version, subnet.cidr::text AS cidr,
              host(subnet.gateway_ip) AS gateway_ip, subnet.host_routes, ${OVERLAPS_MANAGEMENT} AS overlaps_management
         FROM subnet JOIN network ON network.id = subnet.network_id
-       WHERE ${condition} ORDER BY subnet.created_at, subnet.id`,
+       WHERE ${condition} ORDER BY ${first}subnet.created_at, subnet.id`,
   )
   return rows.map(row => ({
     id: row.id,

@@ -87,6 +87,7 @@ export function createNoopNetworkDriver(): NetworkDriver {
     findQosPolicy: async (_caller, id) => ({ id }),
     network: async id => noopNetwork(id, ''),
     subnets: async ids => ids.map(id => noopSubnet(id, '')),
+    subnetOf: async () => null,
     freeAddresses: async () => Number.POSITIVE_INFINITY,
     port: async id => noopPort(id, ''),
     ensurePort: async request => {

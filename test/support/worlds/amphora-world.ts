@@ -113,6 +113,7 @@ export function createAmphoraWorld() {
       findPort: unused,
       findSecurityGroup: null,
       findQosPolicy: null,
+      subnetOf: unused,
       freeAddresses: unused,
       network: id =>
         lookUp(() => ({

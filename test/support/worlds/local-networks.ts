@@ -1,5 +1,6 @@
 import type { Database } from '../../../controller/database/connection.js'
 import { type Cidr, defaultGateway, defaultPools, parseCidr } from '../../../controller/network/addresses.js'
+import type { NetworkDriver } from '../../../controller/network/driver.js'
 import { createLocalDriver } from '../../../controller/network/local/driver.js'
 import { insertPort, placeAddress } from '../../../controller/network/local/ports.js'
 import { insertSubnet, subnetFacts } from '../../../controller/network/local/subnets.js'
@@ -27,7 +28,21 @@ export async function startApiOnNetworks(
   const database = testDatabase.of('network')
   const driver = createLocalDriver(database, { reserve: 64, project_share: 25 })
   const api = await startTestApi({ network: driver, ...options })
-  const networks: LocalNetworks = {
+  return {
+    api: {
+      ...api,
+      stop: async () => {
+        await api.stop()
+        await testDatabase.drop()
+      },
+    },
+    networks: localNetworks(database, driver),
+  }
+}
+
+/** Networks of projects, which a test makes in the database. */
+export function localNetworks(database: Database, driver: NetworkDriver): LocalNetworks {
+  return {
     database,
     network: async (project, ...cidrs) => {
       const [row] = await database('network').insert({ project_id: project }).returning<{ id: string }[]>('id')
@@ -55,16 +70,6 @@ export async function startApiOnNetworks(
       const found = await driver.port(port)
       return (found?.fixedIps ?? []).map(({ subnetId, address }) => [subnetId, address])
     },
-  }
-  return {
-    api: {
-      ...api,
-      stop: async () => {
-        await api.stop()
-        await testDatabase.drop()
-      },
-    },
-    networks,
   }
 }
 
