@@ -2,6 +2,7 @@ import type { KeyObject } from 'node:crypto'
 import type { CertificateRequest } from '../../../x509/certificate-request.js'
 import type { DistinguishedName } from '../../../x509/encoding/distinguished-name.js'
 import type { RevocationReason } from '../../../x509/revocation-list.js'
+import type { Actor } from '../audit/record.js'
 import type { Service } from '../service.js'
 
 /** What CA back ends work with; each adds its own settings. */
@@ -68,6 +69,9 @@ export type SubordinateRequest = {
 
 export type RevokeOutcome = 'revoked' | 'already revoked' | 'unknown'
 
+/** The validity that an order asks for; null leaves an end to the CA, which never exceeds its own limits. */
+export type RequestedValidity = { notBefore: Date | null; notAfter: Date | null }
+
 /** Signs certificates: the internal CA or an external one. */
 export type CaBackend = {
   /** The plugin_name of its CAs. */
@@ -75,7 +79,13 @@ export type CaBackend = {
   /** Registers its CAs; idempotent, also when several processes run it at once. */
   prepare: () => Promise<void>
   /** @param projectId owner of the order */
-  issue: (caId: string, projectId: string, request: CertificateRequest, signal: AbortSignal) => Promise<IssueOutcome>
+  issue: (
+    caId: string,
+    projectId: string,
+    request: CertificateRequest,
+    signal: AbortSignal,
+    validity?: RequestedValidity,
+  ) => Promise<IssueOutcome>
   /**
    * Null if the back end creates no CAs for projects. Stores nothing.
    * @throws InvalidX509 if the parent does not allow such a CA
@@ -83,5 +93,6 @@ export type CaBackend = {
   createSubordinate: ((request: SubordinateRequest) => Promise<NewAuthority>) | null
   /** DER of the CA's current revocation list; null if there is none. */
   revocationList: (caId: string) => Promise<Buffer | null>
-  revoke: (caId: string, serial: string, reason: RevocationReason) => Promise<RevokeOutcome>
+  /** @param actor for the audit record; without it, an operator on this machine */
+  revoke: (caId: string, serial: string, reason: RevocationReason, actor?: Actor) => Promise<RevokeOutcome>
 }

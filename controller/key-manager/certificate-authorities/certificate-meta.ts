@@ -10,11 +10,14 @@ import type { ParsedMeta } from '../orders/key-meta.js'
 import type { Requester } from '../rights.js'
 import type { Service } from '../service.js'
 import { asBadRequest, parseSubjectDn } from './bad-request.js'
+import type { RequestedValidity } from './ca-backend.js'
 import { requireNamedAuthority } from './find-authority.js'
 import { requireStoredKey } from './stored-key.js'
 
 const text = textUpTo(255).nullish()
 const refused = (reason: string) => z.undefined(reason).optional()
+
+const time = z.iso.datetime({ offset: true, error: 'must be a time such as 2030-01-01T00:00:00Z' }).nullish()
 
 /** The meta is stored in clear and shown to the whole project, so it must not hold a passphrase. */
 const UNPROTECTED = 'is not supported: store it as a secret in the container of the private key'
@@ -33,6 +36,8 @@ const certificateMeta = z.looseObject({
   algorithm: text,
   bit_length: z.int('must be a whole number').nullish(),
   curve: text,
+  not_before: time,
+  not_after: time,
   renew: z.boolean('must be true or false').nullish(),
   renew_key: z.boolean('must be true or false').nullish(),
   requestor_name: text,
@@ -51,6 +56,8 @@ type CertificateMeta = z.output<typeof certificateMeta>
 export type CertificateSpec = {
   name: string | null
   caId: string | null
+  /** Of the first certificate: renewals have the usual one. */
+  validity: RequestedValidity
   /** Whether the certificate is renewed, and then with a new key. */
   renew: boolean
   newKey: boolean
@@ -75,6 +82,7 @@ function specFromMeta(meta: CertificateMeta): CertificateSpec {
   const common = {
     name: meta.name ?? null,
     caId: meta.ca_id ? caIdFrom(meta.ca_id) : null,
+    validity: { notBefore: timeIn(meta.not_before), notAfter: timeIn(meta.not_after) },
     renew: meta.renew ?? true,
     newKey: false,
   }
@@ -105,6 +113,8 @@ export function refuseNewKey({ renew_key }: Pick<CertificateMeta, 'renew_key'>):
     throw badRequest('The key of this certificate is not made by the order, so renewals use the same key.')
   }
 }
+
+const timeIn = (value: string | null | undefined): Date | null => (value ? new Date(value) : null)
 
 const caIdFrom = (given: string): string => idInReference(given) ?? given
 

@@ -10,7 +10,12 @@ export function certificateOrderExecutor(service: CaService, backends: readonly 
   return async (order, signal) => {
     const spec = readSpec(order)
     if ('kind' in spec) return spec
-    const outcome = await obtainCertificate(service, backends, { applicant: order, spec }, signal)
+    const outcome = await obtainCertificate(
+      service,
+      backends,
+      { applicant: order, spec, validity: spec.validity },
+      signal,
+    )
     return outcome.kind === 'obtained' ? issuedOutcome(order, spec, outcome) : outcome
   }
 }

@@ -93,3 +93,19 @@ export async function defaultAuthority(database: Knex, projectId: string): Promi
   )
   return found ?? null
 }
+
+/** As defaultAuthority among the CAs of one back end; null also if the project has a list without that CA. */
+export async function usableAuthority(
+  database: Knex,
+  projectId: string,
+  pluginName: string,
+): Promise<FoundAuthority | null> {
+  const found = await maybeOne(
+    database,
+    sql<FoundAuthority>`
+     SELECT ${COLUMNS} ${authoritiesFor(projectId)}
+      WHERE ${LIVE_AUTHORITY} AND a.plugin_name = ${pluginName} AND (p.ca_id IS NOT NULL OR a.project_id IS NULL)
+      ORDER BY coalesce(p.preferred, false) DESC, p.ca_id IS NOT NULL DESC, a.global_preferred DESC, a.created_at, a.id LIMIT 1`,
+  )
+  return found === undefined || (found.hasList && !found.listed) ? null : found
+}

@@ -13,7 +13,7 @@ import { CryptoUnavailable } from '../crypto/backend.js'
 import { generateKeyPair } from '../crypto/key-pair.js'
 import type { MadeSecret, Order, OrderOutcome } from '../orders/outcome.js'
 import { findBackend } from './backends.js'
-import type { CaBackend, CaService, IssuedCertificate } from './ca-backend.js'
+import type { CaBackend, CaService, IssuedCertificate, RequestedValidity } from './ca-backend.js'
 import { type CertificateSpec, decodeRequest } from './certificate-meta.js'
 import { defaultAuthority, requireNamedAuthority } from './find-authority.js'
 import { openStoredKey, type StoredKey } from './stored-key.js'
@@ -40,12 +40,13 @@ export type Obtained =
 
 /**
  * Makes or reads the private key unless the order has a request, writes the request and asks the CA. Stores nothing.
+ * @param validity of this certificate only; by default the CA's
  * @param keep opens the key of an earlier certificate, which the new one gets too; null lets the order decide
  */
 export async function obtainCertificate(
   service: CaService,
   backends: readonly CaBackend[],
-  { applicant, spec }: { applicant: Applicant; spec: CertificateSpec },
+  { applicant, spec, validity }: { applicant: Applicant; spec: CertificateSpec; validity?: RequestedValidity },
   signal: AbortSignal,
   keep: (() => Promise<StoredKey | null>) | null = null,
 ): Promise<Obtained> {
@@ -57,7 +58,7 @@ export async function obtainCertificate(
       return { ...invalidOrder('The creator of the order may no longer use the private key.'), statusCode: '403' }
     }
     const backend = findBackend(backends, authority.pluginName)
-    const outcome = await backend.issue(authority.id, applicant.projectId, key.request, signal)
+    const outcome = await backend.issue(authority.id, applicant.projectId, key.request, signal, validity)
     switch (outcome.kind) {
       case 'issued':
         return obtained(spec, key, outcome.issued)

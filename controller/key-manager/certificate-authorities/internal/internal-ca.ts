@@ -12,7 +12,7 @@ import { ApiError } from '../../../http/errors.js'
 import { CryptoUnavailable } from '../../crypto/backend.js'
 import { newId } from '../../ids.js'
 import { storeAuthority } from '../authority.js'
-import type { CaBackend, IssueOutcome, NewAuthority, SubordinateRequest } from '../ca-backend.js'
+import type { CaBackend, IssueOutcome, NewAuthority, RequestedValidity, SubordinateRequest } from '../ca-backend.js'
 import { crlUrlOf } from '../crl-url.js'
 import { makeAuthority } from './authority-certificate.js'
 import { projectConstraints } from './name-constraints.js'
@@ -35,10 +35,10 @@ const ROOT_PATH_LENGTH = 5
 export const createInternalCa = (service: InternalCaService): CaBackend => ({
   name: NAME,
   prepare: () => ensureRoot(service),
-  issue: (caId, projectId, request) => issue(service, caId, projectId, request),
+  issue: (caId, projectId, request, _signal, validity) => issue(service, caId, projectId, request, validity),
   createSubordinate: request => createSubordinate(service, request),
   revocationList: caId => currentRevocationList(service, caId),
-  revoke: (caId, serial, reason) => revokeCertificate(service, caId, serial, reason),
+  revoke: (caId, serial, reason, actor) => revokeCertificate(service, { caId, serial }, reason, actor),
 })
 
 /** Creates the root at the first start. If several processes try at once, one stores its root and the others use it. */
@@ -113,6 +113,7 @@ async function issue(
   caId: string,
   projectId: string,
   request: CertificateRequest,
+  requested?: RequestedValidity,
 ): Promise<IssueOutcome> {
   try {
     const refusal = namePolicyRefusal(service.config.certificate_authority, projectId, request)
@@ -126,7 +127,9 @@ async function issue(
     if (authority.revoked)
       return { kind: 'rejected', reason: 'The certificate of the certificate authority was revoked.' }
     const serial = randomSerial()
-    const validity = validityWithin(now, service.config.certificate_authority.certificate_days, own)
+    const validity = validityWithin(now, service.config.certificate_authority.certificate_days, own, requested)
+    if (validity.notAfter <= validity.notBefore)
+      return { kind: 'rejected', reason: 'The certificate would end before it begins.' }
     const crlUrl = crlUrlOf(service.config, authority.id)
     const der = writeCertificate(
       {

@@ -2,7 +2,7 @@ import { isRevocationReason, type RevocationReason, writeRevocationList } from '
 import { execute, many, maybeOne, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
-import { auditInsert } from '../../audit/record.js'
+import { type Actor, auditInsert } from '../../audit/record.js'
 import type { RevokeOutcome } from '../ca-backend.js'
 import type { InternalCaService } from './options.js'
 import { openAuthority, type SigningAuthority } from './signing-authority.js'
@@ -80,12 +80,12 @@ async function makeRevocationList(
 /** Revokes a certificate permanently: it is on the next requested list. */
 export async function revokeCertificate(
   { database }: InternalCaService,
-  id: string,
-  serial: string,
+  { caId: id, serial }: { caId: string; serial: string },
   reason: RevocationReason,
+  actor: Actor = { userId: null, projectId: null, requestId: null, remoteAddress: null },
 ): Promise<RevokeOutcome> {
   const audit = auditInsert(
-    { userId: null, projectId: null, requestId: null, remoteAddress: null },
+    actor,
     { action: 'certificate.revoke', outcome: 'success', targetType: 'ca', targetId: id, detail: { serial, reason } },
     sql`revoked`,
   )
