@@ -1,7 +1,12 @@
 import type Koa from 'koa'
 import { createApi } from '../api/api.js'
+import { mount } from '../api/mount.js'
+import { createTurns } from '../http/turns.js'
 import type { Logger } from '../log/log.js'
+import { createAcmeServer } from './acme-server/api.js'
+import { ACME_PREFIX } from './acme-server/dialect.js'
 import { aclRoutes } from './api/acls.js'
+import { acmeAccountRoutes } from './api/acme/accounts.js'
 import { certificateAuthorityRoutes } from './api/certificate-authorities.js'
 import { certificateRoutes } from './api/certificates/certificates.js'
 import { containerRoutes } from './api/containers.js'
@@ -28,6 +33,7 @@ export const projectRoutes = (withStores: boolean) => [
   ...[...secretRoutes, ...containerRoutes, ...aclRoutes, ...orderRoutes, ...quotaRoutes, ...transportKeyRoutes],
   ...certificateRoutes,
   ...certificateAuthorityRoutes,
+  ...acmeAccountRoutes,
   ...(withStores ? secretStoreRoutes : []),
 ]
 
@@ -35,11 +41,16 @@ export const projectRoutes = (withStores: boolean) => [
 export function createKeyManagerApi(options: KeyManagerApiOptions): Koa {
   const { log, config, database, keyring, refusals = createRefusalLog(database, log) } = options
   const parts = { database, keyring, config }
-  return createApi({
+  const service = { ...parts, caBackends: createCaBackends(parts) }
+  const turns = createTurns()
+  const app = createApi({
     dialect: keyManagerDialect({ ...options, recordRefusal: refusals.record }),
     routes: [...versionRoutes, publicRevocationList, ...projectRoutes(config.crypto.enable_multiple_secret_stores)],
-    service: { ...parts, caBackends: createCaBackends(parts) },
+    service,
     log,
+    turns,
     description: { make: keyManagerDescription },
   })
+  if (config.acme_server.enable) mount(app, ACME_PREFIX, createAcmeServer({ ...service, log, turns }))
+  return app
 }

@@ -2,6 +2,7 @@ import type { Database } from '../database/connection.js'
 import { execute } from '../database/query.js'
 import { identifier, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
+import { eraseBindingKeys } from './acme-server/store/binding-keys.js'
 import { type Actor, recordAudit } from './audit/record.js'
 import { deleteAuthorities } from './certificate-authorities/delete-authorities.js'
 
@@ -59,6 +60,7 @@ export async function eraseProject(database: Database, projectId: string): Promi
     await execute(trx, sql`DELETE FROM project_certificate_authority WHERE project_id = ${projectId}`)
     const actor: Actor = { userId: null, projectId, requestId: null, remoteAddress: null }
     const certificateAuthorities = await deleteAuthorities(trx, { projectId }, actor)
+    await eraseBindingKeys(trx, projectId)
     const keys = await execute(trx, sql`DELETE FROM project_key WHERE project_id = ${projectId}`)
     await execute(trx, sql`DELETE FROM project WHERE id = ${projectId}`)
     const counts = { secrets, containers, orders, certificateAuthorities }

@@ -18,6 +18,7 @@ export async function listHeldProjects(database: Database): Promise<HeldProject[
             UNION ALL SELECT project_id, 0, 0, 1 FROM secret_order WHERE deleted_at IS NULL
             UNION ALL SELECT project_id, 0, 0, 0 FROM project_key
             UNION ALL SELECT project_id, 0, 0, 0 FROM certificate_authority
+            UNION ALL SELECT project_id, 0, 0, 0 FROM acme_binding_key
             UNION ALL SELECT project_id, 0, 0, 0 FROM project_quota
             UNION ALL SELECT project_id, 0, 0, 0 FROM project_secret_store
             UNION ALL SELECT project_id, 0, 0, 0 FROM secret_consumer

@@ -1,5 +1,6 @@
 import { z } from 'zod'
 import { apiAddress, flag, quotaLimit } from '../options/values.js'
+import { acmeServerOptions } from './acme-server/options.js'
 import { certificateAuthorityOptions } from './certificate-authorities/internal/options.js'
 import { keyManagerCrypto } from './crypto/options.js'
 import { housekeepingOptions } from './housekeeping/options.js'
@@ -40,6 +41,7 @@ const apiOptions = {
     ),
   crypto: keyManagerCrypto,
   certificate_authority: certificateAuthorityOptions,
+  acme_server: acmeServerOptions,
   audit_retention_days: z.coerce
     .number()
     .int()

@@ -97,6 +97,8 @@ export const RULES = {
   'ca preferred write': { legacy: hasRole('admin'), new: hasRole('member') },
   'global preferred ca': { legacy: hasRole('key-manager:service-admin'), new: hasRole('admin') },
   'ca projects read': { legacy: hasRole('key-manager:service-admin'), new: hasRole('admin') },
+  'acme accounts read': { legacy: payloadReaders, new: hasRole('member') },
+  'acme account write': { legacy: writers, new: hasRole('member') },
   'version read': { legacy: () => true, new: () => true },
 } as const satisfies Record<string, { legacy: Rule; new: Rule }>
 

@@ -71,6 +71,7 @@ export const EXAMPLES: Examples = {
     'POST /v1/certificates/{id}/rollback': { segments: { id: '$CONTAINER_ID' } },
     'PUT /v1/project-quotas/{project}': { json: { project_quotas: { secrets: 500, orders: 50 } } },
     'POST /v1/transport_keys': { json: { plugin_name: 'pkcs11', transport_key: '$TRANSPORT_KEY' } },
+    'POST /v1/acme-accounts': { json: { name: 'web-1' } },
     'GET /v1/cas': { command: 'ca list' },
     'POST /v1/cas': {
       json: { name: 'Shop', subject_dn: 'CN=Shop CA,O=Example', parent_ca_ref: '$KEY_MANAGER_URL/v1/cas/$CA_ID' },

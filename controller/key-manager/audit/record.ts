@@ -28,6 +28,10 @@ export type AuditAction =
   | 'ca.delete'
   | 'certificate.issue'
   | 'certificate.revoke'
+  | 'acme-key.create'
+  | 'acme-key.revoke'
+  | 'acme-account.create'
+  | 'acme-account.change'
   | 'project.erase'
   | 'master-key.rotate'
   | 'project-key.rotate'
@@ -37,7 +41,7 @@ export type AuditAction =
 export type AuditEntry = {
   action: AuditAction
   outcome: 'success' | 'denied' | 'failure'
-  targetType: 'secret' | 'container' | 'order' | 'ca' | 'project' | 'key' | 'audit'
+  targetType: 'secret' | 'container' | 'order' | 'ca' | 'acme-key' | 'acme-account' | 'project' | 'key' | 'audit'
   targetId: string | null
   /** Nothing secret. */
   detail?: Readonly<Record<string, string | number | boolean | null>>

@@ -2,6 +2,7 @@ import type { Database } from '../../database/connection.js'
 import type { Logger } from '../../log/log.js'
 import { repeat } from '../../process/repeat.js'
 import { type AuditRetention, pruneAudit } from '../audit/prune.js'
+import { purgeAcme } from './acme.js'
 import { deleteExpiredSecrets } from './expire.js'
 import type { HousekeepingSettings } from './options.js'
 import { purgeDeleted } from './purge.js'
@@ -25,8 +26,9 @@ export function startKeyManagerHousekeeping({ database, config, audit = null, lo
   const rounds = repeat("the key manager's housekeeping", config.interval, stopping.signal, log, async () => {
     const expired = await deleteExpiredSecrets(database, stopping.signal)
     const purged = await purgeDeleted(database, config.min_days, stopping.signal)
-    const found = [expired, ...Object.values(purged)].some(count => count > 0)
-    if (found) log.info({ expired, purged }, 'deleted expired secrets and purged old tombstones')
+    const acme = await purgeAcme(database, config.min_days, stopping.signal)
+    const found = [expired, acme.orders, acme.accounts, acme.keys, ...Object.values(purged)].some(count => count > 0)
+    if (found) log.info({ expired, purged, acme }, 'deleted expired secrets and purged old tombstones')
     const records = audit === null ? 0 : await pruneAudit(database, audit, stopping.signal)
     if (records > 0) log.info({ records }, 'removed old audit records')
   })

@@ -5,7 +5,7 @@ import { sql, trusted } from '../../database/sql.js'
 const LIVE_IN_PROJECT = ['secret', 'container', 'secret_order'].map(
   table => `SELECT FROM ${table} o WHERE o.project_id = k.project_id AND o.deleted_at IS NULL`,
 )
-const UNDER_KEY = ['secret', 'secret_order', 'certificate_authority'].map(
+const UNDER_KEY = ['secret', 'secret_order', 'certificate_authority', 'acme_binding_key'].map(
   table => `SELECT FROM ${table} o WHERE o.project_key_id = k.id`,
 )
 

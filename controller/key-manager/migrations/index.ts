@@ -2,5 +2,6 @@ import type { Migration } from '../../database/migrate.js'
 import { keyManager } from './001-key-manager.js'
 import { lanesByCost } from './002-lanes-by-cost.js'
 import { renewals } from './004-renewals.js'
+import { acmeServer } from './005-acme-server.js'
 
-export const migrations: readonly Migration[] = [keyManager, lanesByCost, renewals]
+export const migrations: readonly Migration[] = [keyManager, lanesByCost, renewals, acmeServer]

@@ -2,6 +2,8 @@ import type { Database } from '../../database/connection.js'
 import { execute, many } from '../../database/query.js'
 import { type Fragment, identifier, join, sql } from '../../database/sql.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
+import { nonceKeyContext } from '../acme-server/signatures/nonces.js'
+import { bindingKeyContext } from '../acme-server/store/binding-keys.js'
 import { authorityKeyContext } from '../certificate-authorities/authority.js'
 import { CannotOpen, type CryptoBackend, type ProjectKey } from '../crypto/backend.js'
 import { passphraseContext } from '../orders/order.js'
@@ -12,6 +14,8 @@ const KINDS = [
   { table: 'secret', column: 'ciphertext', contextOf: payloadContext },
   { table: 'secret_order', column: 'sealed_passphrase', contextOf: passphraseContext },
   { table: 'certificate_authority', column: 'sealed_key', contextOf: authorityKeyContext },
+  { table: 'acme_binding_key', column: 'sealed_key', contextOf: bindingKeyContext },
+  { table: 'acme_nonce_key', column: 'sealed_key', contextOf: nonceKeyContext },
 ] as const
 
 type Kind = (typeof KINDS)[number]

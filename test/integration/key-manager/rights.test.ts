@@ -69,7 +69,7 @@ const ALLOWED: Readonly<Record<string, number>> = {
   ...Object.fromEntries(
     Object.keys(RIGHTS)
       .filter(route =>
-        /^(POST|PUT|PATCH) \/v1\/(secrets|containers|certificates\/:id$|orders|transport_keys|project-quotas|cas$)/.test(
+        /^(POST|PUT|PATCH) \/v1\/(secrets|containers|certificates\/:id$|orders|transport_keys|project-quotas|cas$|acme-accounts)/.test(
           route,
         ),
       )
@@ -77,7 +77,7 @@ const ALLOWED: Readonly<Record<string, number>> = {
   ),
   ...Object.fromEntries(
     Object.keys(RIGHTS)
-      .filter(route => /\/(cas|secret-stores)\/:id/.test(route))
+      .filter(route => /\/(cas|secret-stores|acme-accounts)\/:id/.test(route))
       .map(route => [route, 404]),
   ),
   'DELETE /v1/secrets/:id/consumers': 415,

@@ -116,6 +116,9 @@ export const RIGHTS: Readonly<Record<string, Row>> = {
   'POST /v1/cas/:id/remove-from-project': ADMIN,
   'POST /v1/cas/:id/set-preferred': ADMIN_OR_MEMBER,
   'POST /v1/cas/:id/set-global-preferred': SERVICE_ADMIN,
+  'GET /v1/acme-accounts': LIST,
+  'POST /v1/acme-accounts': CREATE,
+  'DELETE /v1/acme-accounts/:id': CREATE,
 }
 
 /** A caller and its relation to the object. */
