@@ -50,6 +50,7 @@ export async function build() {
           krater: join(root, 'controller/main.ts'),
           'private-cluster': join(root, 'controller/database/private-cluster.ts'),
           'token-process': join(root, 'controller/key-manager/crypto/pkcs11/token-process.ts'),
+          'acme-probe': join(root, 'controller/key-manager/acme-server/probe/probe-process.ts'),
           'inspector-thread': join(root, 'controller/inspection/inspector-thread.ts'),
           'demo-web-server': join(root, 'controller/cli/commands/demo/web-server.ts'),
         },

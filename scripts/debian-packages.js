@@ -18,9 +18,12 @@ export const SERVICE_PACKAGES = [
 ]
 /** Those of the benchmarks too: a test runs one. */
 export const TEST_PACKAGES = [
+  'caddy',
+  'certbot',
   'crun',
   'nginx-light',
   'openssl',
+  'pebble',
   'prometheus',
   'python3-keystone',
   'python3-openstackclient',
@@ -58,6 +61,7 @@ const UNITS_OF = {
   prometheus: ['prometheus'],
   nftables: ['nftables'],
   'nginx-light': ['nginx'],
+  caddy: ['caddy'],
   // It brings Erlang's port mapper.
   'rabbitmq-server': ['rabbitmq-server', 'epmd'],
 }

@@ -36,7 +36,7 @@ const isPure = (path: string) =>
 
 /** Programs behind the key manager's API, which share its folder and its settings. */
 const isBehindKeyManager = (path: string) =>
-  /^controller\/key-manager\/((orders\/worker|renewals\/worker|housekeeping|keystone-listener)\/|certificate-authorities\/certificate-order\.)/.test(
+  /^controller\/key-manager\/((orders\/worker|renewals\/worker|housekeeping|keystone-listener|acme-server\/(validation|probe))\/|certificate-authorities\/certificate-order\.)/.test(
     path,
   )
 

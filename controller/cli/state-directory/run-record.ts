@@ -14,6 +14,7 @@ export const PROCESS_NAMES = [
   'worker',
   'health-manager',
   'key-manager-worker',
+  'acme-validator',
   'keystone-listener',
 ] as const
 
