@@ -68,6 +68,11 @@ export const commands: readonly Entry[] = [
         load: () => import('./processes/key-manager-worker.js'),
       },
       {
+        name: 'acme-validator',
+        summary: 'run only a validator of ACME challenges, until SIGTERM',
+        load: () => import('./processes/acme-validator.js'),
+      },
+      {
         name: 'sync-projects',
         summary: 'find projects that the identity service no longer has, and erase their data',
         load: () => import('./commands/key-manager/sync-projects.js'),
@@ -142,6 +147,33 @@ export const commands: readonly Entry[] = [
             name: 'check',
             summary: 'show the attributes of the master key and test it',
             load: () => import('./commands/key-manager/hsm/check.js'),
+          },
+        ],
+      },
+    ],
+  },
+  {
+    name: 'certificates',
+    summary: 'give ACME clients certificates of the internal CA',
+    commands: [
+      {
+        name: 'acme-account',
+        summary: 'manage the keys with which ACME clients create accounts of the project',
+        commands: [
+          {
+            name: 'create',
+            summary: 'create a key, and print what an ACME client needs',
+            load: () => import('./commands/certificates/acme-account/create.js'),
+          },
+          {
+            name: 'list',
+            summary: 'list the keys of the project',
+            load: () => import('./commands/certificates/acme-account/list.js'),
+          },
+          {
+            name: 'revoke',
+            summary: 'revoke a key and all accounts that it created',
+            load: () => import('./commands/certificates/acme-account/revoke.js'),
           },
         ],
       },

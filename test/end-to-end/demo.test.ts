@@ -38,6 +38,7 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     t.match(stdout, `source ${join(krater.directory, 'openrc')}`)
     t.notMatch(stdout, '\u001b', 'the output is plain text without a terminal')
     t.same(krater.running(), [
+      'acme-validator',
       'health-manager',
       'identity-api',
       'key-manager-api',

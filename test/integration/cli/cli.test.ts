@@ -22,6 +22,7 @@ const LISTENER = {
   KRATER_KEY_MANAGER_KEYSTONE_NOTIFICATIONS_TRANSPORT_URL: 'amqp://127.0.0.1:1/',
 }
 const PROCESSES = [
+  'acme-validator',
   'health-manager',
   'identity-api',
   'key-manager-api',

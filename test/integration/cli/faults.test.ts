@@ -61,6 +61,12 @@ const NO_API = /^POST \S+ got no answer \(ECONNREFUSED\)\. `krater up --detach` 
 const LOCAL = { KRATER_NETWORK_DRIVER: 'local', KRATER_COMPUTE_DRIVER: 'namespace' }
 const found = (text: string) => new RegExp(`${text}[^]*what to do: [^]*faults? found\\.`)
 
+/** A tenant's command, which only asks APIs. */
+const CLIENT: Row = {
+  well: { status: 1, says: NO_API },
+  faults: { 'half-made directory': /^No credentials: .* or start Krater/, 'another user': true },
+}
+
 const ROWS: Readonly<Record<string, Row>> = {
   up: {
     ready: /Krater is up/,
@@ -92,11 +98,7 @@ const ROWS: Readonly<Record<string, Row>> = {
       },
     },
   },
-  explain: {
-    args: ['web'],
-    well: { status: 1, says: NO_API },
-    faults: { 'half-made directory': /^No credentials: .* or start Krater/, 'another user': true },
-  },
+  explain: { ...CLIENT, args: ['web'] },
   settings: { well: { status: 0, says: /KRATER_NETWORK_DRIVER/ }, faults: {} },
   api: {
     args: ['--only', 'key-manager'],
@@ -131,6 +133,11 @@ const ROWS: Readonly<Record<string, Row>> = {
       'wrong master key': true,
       'missing keys': true,
     },
+  },
+  'key-manager acme-validator': {
+    ready: /acme-validator is ready/,
+    well: { status: 0, says: /is stopping/ },
+    faults: PROCESS,
   },
   'key-manager sync-projects': { well: { status: 0, says: /Nothing to erase|no longer has/ }, faults: DATABASE },
   'key-manager clean': { well: { status: 0, says: /Purged objects/ }, faults: DATABASE },
@@ -171,6 +178,9 @@ const ROWS: Readonly<Record<string, Row>> = {
   'key-manager ca revoke': { args: [AMPHORA, 'ff'], well: { status: 1, says: NO_CA }, faults: DATABASE },
   'key-manager hsm create-master-key': { well: { status: 1, says: NO_TOKEN }, faults: CONFIGURATION },
   'key-manager hsm check': { well: { status: 1, says: NO_TOKEN }, faults: CONFIGURATION },
+  'certificates acme-account create': CLIENT,
+  'certificates acme-account list': CLIENT,
+  'certificates acme-account revoke': { ...CLIENT, args: [AMPHORA] },
   'db migrate': {
     changes: true,
     well: { status: 0, says: /All tables are up to date/ },
