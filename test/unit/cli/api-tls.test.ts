@@ -155,6 +155,10 @@ t.test('the CA and its certificates are made once, valid for clients, and readab
   t.ok(ca.ca && ca.verify(ca.publicKey))
   const { leaf } = issueServerCertificate(authority, serverNames(INTERNAL, MACHINE), new Date())
   t.ok(leaf.checkIssued(ca) && leaf.verify(ca.publicKey) && !leaf.ca)
+  rmSync(files.certificate)
+  ensureApiAuthority(files)
+  const again = new X509Certificate(readFileSync(files.certificate))
+  t.ok(leaf.checkIssued(again) && leaf.verify(again.publicKey), 'a start that died before it wrote the certificate')
   t.same(
     ['127.0.0.1', 'localhost', '::1', '10.0.0.5'].map(host => namesHost(leaf, host)),
     [true, true, true, false],
