@@ -280,7 +280,7 @@ t.test(
     await t.rejects(origin.newer(), { message: 'away' })
     t.match(origin, { intervalSeconds: 8, expires: false })
     t.equal(nameOf((await origin.newer())!), 'stored')
-    t.match(origin, { intervalSeconds: 60, expires: true })
+    t.match(origin, { intervalSeconds: 30, expires: true })
     t.equal(await origin.newer(), null)
     await t.rejects(origin.newer(), { message: 'away' }, 'the former stays')
     await t.rejects(origin.newer(), { message: /no private key/ })
