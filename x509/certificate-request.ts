@@ -31,6 +31,8 @@ const MAX_BYTES = 32_768
 
 /** The content of a verified request that a CA may certify; the rest of the request is ignored. */
 export type CertificateRequest = {
+  /** The request itself. */
+  der: Buffer
   subject: DistinguishedName
   /** The subject exactly as in the request, to be certified unchanged. */
   encodedSubject: Asn1
@@ -65,7 +67,7 @@ export function readCertificateRequest(bytes: Buffer): CertificateRequest {
   if (subject.length === 0 && alternativeNames.length === 0) {
     throw new InvalidX509('The certificate request has neither a subject nor subject alternative names.')
   }
-  return { subject, encodedSubject, publicKey, alternativeNames }
+  return { der, subject, encodedSubject, publicKey, alternativeNames }
 }
 
 const tooLong = () => new InvalidX509(`A certificate request has at most ${MAX_BYTES} bytes.`)

@@ -39,6 +39,7 @@ export async function eraseProject(database: Database, projectId: string): Promi
     )
     for (const table of [
       'certificate',
+      'pending_certificate',
       'container_consumer',
       'secret_consumer',
       'project_quota',

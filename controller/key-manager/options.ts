@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { apiAddress, flag, quotaLimit } from '../options/values.js'
 import { acmeServerOptions } from './acme-server/options.js'
+import { acmeOptions } from './certificate-authorities/acme/options.js'
 import { certificateAuthorityOptions } from './certificate-authorities/internal/options.js'
 import { keyManagerCrypto } from './crypto/options.js'
 import { housekeepingOptions } from './housekeeping/options.js'
@@ -42,6 +43,7 @@ const apiOptions = {
   crypto: keyManagerCrypto,
   certificate_authority: certificateAuthorityOptions,
   acme_server: acmeServerOptions,
+  acme: acmeOptions,
   audit_retention_days: z.coerce
     .number()
     .int()

@@ -28,7 +28,7 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
     const keyring = await openKeyring(instance, database, log)
     const service = { database, keyring, config: instance.config.key_manager }
     const auditKey = loadKeyManagerAuditKey(keyFiles(instance.config, directory))
-    const backends = await openCaBackends(service)
+    const backends = await openCaBackends(service, log)
     const days = instance.config.key_manager.audit_retention_days
     const parts: Part[] = [
       await followProjects(instance, database, log),
@@ -53,6 +53,7 @@ export async function runKeyManagerWorker(directory: string): Promise<void> {
       startKeyManagerHousekeeping({
         database,
         config: instance.config.key_manager.housekeeping,
+        caBackends: backends,
         audit: days === null ? null : { days, key: auditKey },
         log,
       }),

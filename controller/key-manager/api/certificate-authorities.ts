@@ -286,11 +286,12 @@ async function readColumn(service: ApiService, call: Call, column: Fragment): Pr
   const { id } = await requireReadable(service, call)
   const found = await maybeOne(
     service.database,
-    sql<{ value: string }>`
+    sql<{ value: string | null }>`
       SELECT ${column} AS value FROM certificate_authority a CROSS JOIN (SELECT ${call.base}::text AS url) base
        CROSS JOIN (SELECT ${call.caller.projectId}::text AS project) asking WHERE a.id = ${id}`,
   )
   if (found === undefined) throw missing('Certificate authority')
+  if (found.value === null) throw notFound('An external certificate authority has no certificate here.')
   return found.value
 }
 

@@ -33,8 +33,26 @@ export type IssueOutcome =
   | { kind: 'pending'; seconds: number; message: string }
   /** The CA refuses for good; `reason` is for the tenant. */
   | { kind: 'rejected'; reason: string }
-  /** The CA is unreachable, or cannot use its key now. */
-  | { kind: 'unavailable'; message: string }
+  /** The CA is unreachable, or cannot use its key now. `retryAfter` is the CA's own wish, in seconds. */
+  | { kind: 'unavailable'; message: string; retryAfter?: number }
+
+/** What a CA that takes several steps needs to know of a request. */
+export type IssueDetails = {
+  /** The same in each step: the id of the order, also for a renewal. */
+  requestId: string
+  /** PEM of the certificate that the new one replaces. */
+  replaces: string | null
+  /** Of this certificate only; by default the CA's. */
+  validity: RequestedValidity | undefined
+}
+
+/** A CA's advice when to renew a certificate (RFC 9773). */
+export type RenewalInfo = {
+  /** Milliseconds since 1970; null if the CA has none at the moment. */
+  window: { start: number; end: number } | null
+  /** When to ask again. */
+  againSeconds: number
+}
 
 /** A new CA, ready to be stored. */
 export type NewAuthority = {
@@ -78,14 +96,20 @@ export type CaBackend = {
   name: string
   /** Registers its CAs; idempotent, also when several processes run it at once. */
   prepare: () => Promise<void>
+  /** Whether a certificate may take several calls of `issue`, all of which need the same key. */
+  takesSteps: boolean
   /** @param projectId owner of the order */
   issue: (
     caId: string,
     projectId: string,
     request: CertificateRequest,
     signal: AbortSignal,
-    validity?: RequestedValidity,
+    details: IssueDetails,
   ) => Promise<IssueOutcome>
+  /** The CA's advice about a certificate; null if it has none. Null if the back end never has any. */
+  renewalInfo: ((pem: string, signal: AbortSignal) => Promise<RenewalInfo | null>) | null
+  /** Removes what abandoned orders left; null if they leave nothing. Runs now and then. */
+  sweep: (() => Promise<void>) | null
   /**
    * Null if the back end creates no CAs for projects. Stores nothing.
    * @throws InvalidX509 if the parent does not allow such a CA
@@ -93,6 +117,9 @@ export type CaBackend = {
   createSubordinate: ((request: SubordinateRequest) => Promise<NewAuthority>) | null
   /** DER of the CA's current revocation list; null if there is none. */
   revocationList: (caId: string) => Promise<Buffer | null>
-  /** @param actor for the audit record; without it, an operator on this machine */
+  /**
+   * @param actor for the audit record; without it, an operator on this machine
+   * @throws CaFault
+   */
   revoke: (caId: string, serial: string, reason: RevocationReason, actor?: Actor) => Promise<RevokeOutcome>
 }

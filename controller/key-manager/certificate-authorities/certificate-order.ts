@@ -2,8 +2,8 @@ import { ApiError } from '../../http/errors.js'
 import type { Order, OrderExecutor, OrderOutcome } from '../orders/outcome.js'
 import type { CaBackend, CaService } from './ca-backend.js'
 import { type CertificateSpec, parseCertificateSpec } from './certificate-meta.js'
-import { recordIssue, storeCertificate } from './certificate-row.js'
-import { invalidOrder, type Obtained, obtainCertificate } from './obtain-certificate.js'
+import { recordIssue, storeCertificate } from './issue/certificate-row.js'
+import { invalidOrder, type Obtained, obtainCertificate } from './issue/obtain-certificate.js'
 
 /** Executes certificate orders. */
 export function certificateOrderExecutor(service: CaService, backends: readonly CaBackend[]): OrderExecutor {

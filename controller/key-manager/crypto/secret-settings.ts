@@ -4,7 +4,7 @@ const isArgv = (value: unknown): value is string[] =>
   Array.isArray(value) && value.length > 0 && value.every(word => typeof word === 'string' && word !== '')
 
 /** A program and its arguments, run without a shell. In the environment it is JSON. */
-const argvSetting = z.preprocess(
+export const argvSetting = z.preprocess(
   value => {
     if (typeof value !== 'string') return value
     try {

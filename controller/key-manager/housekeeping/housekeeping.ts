@@ -2,6 +2,7 @@ import type { Database } from '../../database/connection.js'
 import type { Logger } from '../../log/log.js'
 import { repeat } from '../../process/repeat.js'
 import { type AuditRetention, pruneAudit } from '../audit/prune.js'
+import type { CaBackend } from '../certificate-authorities/ca-backend.js'
 import { purgeAcme } from './acme.js'
 import { deleteExpiredSecrets } from './expire.js'
 import type { HousekeepingSettings } from './options.js'
@@ -12,14 +13,22 @@ export type KeyManagerHousekeepingOptions = {
   config: HousekeepingSettings
   /** Null keeps the audit log forever. */
   audit?: AuditRetention | null
+  caBackends?: readonly CaBackend[]
   log: Logger
 }
 
 /**
- * Until stopped, deletes expired secrets, purges old tombstones and removes the oldest audit records. Any number of
+ * Until stopped, deletes expired secrets, purges old tombstones, removes the oldest audit records and what abandoned
+ * orders left at CAs. Any number of
  * housekeepers may share one database.
  */
-export function startKeyManagerHousekeeping({ database, config, audit = null, log }: KeyManagerHousekeepingOptions): {
+export function startKeyManagerHousekeeping({
+  database,
+  config,
+  audit = null,
+  caBackends = [],
+  log,
+}: KeyManagerHousekeepingOptions): {
   stop: () => Promise<void>
 } {
   const stopping = new AbortController()
@@ -29,6 +38,7 @@ export function startKeyManagerHousekeeping({ database, config, audit = null, lo
     const acme = await purgeAcme(database, config.min_days, stopping.signal)
     const found = [expired, acme.orders, acme.accounts, acme.keys, ...Object.values(purged)].some(count => count > 0)
     if (found) log.info({ expired, purged, acme }, 'deleted expired secrets and purged old tombstones')
+    for (const { sweep } of caBackends) await sweep?.()
     const records = audit === null ? 0 : await pruneAudit(database, audit, stopping.signal)
     if (records > 0) log.info({ records }, 'removed old audit records')
   })

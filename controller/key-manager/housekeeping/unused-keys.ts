@@ -5,9 +5,14 @@ import { sql, trusted } from '../../database/sql.js'
 const LIVE_IN_PROJECT = ['secret', 'container', 'secret_order'].map(
   table => `SELECT FROM ${table} o WHERE o.project_id = k.project_id AND o.deleted_at IS NULL`,
 )
-const UNDER_KEY = ['secret', 'secret_order', 'certificate_authority', 'acme_binding_key'].map(
-  table => `SELECT FROM ${table} o WHERE o.project_key_id = k.id`,
-)
+const UNDER_KEY = [
+  'secret',
+  'secret_order',
+  'certificate_authority',
+  'acme_binding_key',
+  'pending_certificate',
+  'acme_client_account',
+].map(table => `SELECT FROM ${table} o WHERE o.project_key_id = k.id`)
 
 /** Keys (alias k) of projects without objects. Excludes the service's own keys. */
 const UNUSED = trusted(

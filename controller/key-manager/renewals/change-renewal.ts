@@ -3,7 +3,7 @@ import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { ApiError } from '../../http/errors.js'
 import { parseCertificateSpec, refuseNewKey } from '../certificate-authorities/certificate-meta.js'
-import { CERTIFICATE_CHANNEL } from '../certificate-authorities/certificate-row.js'
+import { CERTIFICATE_CHANNEL } from '../certificate-authorities/issue/certificate-row.js'
 
 /** How often anybody may ask for a renewal: each one costs the CA a certificate. */
 const MIN_SECONDS_BETWEEN = 60

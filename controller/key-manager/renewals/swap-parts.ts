@@ -1,7 +1,7 @@
 import { execute, maybeOne } from '../../database/query.js'
 import { type Fragment, json, sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'
-import { CERTIFICATE_CHANNEL } from '../certificate-authorities/certificate-row.js'
+import { CERTIFICATE_CHANNEL } from '../certificate-authorities/issue/certificate-row.js'
 import { type EventKind, eventCtes } from './events.js'
 
 /** What is known about the certificate in a container. */
@@ -69,7 +69,7 @@ export async function swapParts(
         UPDATE certificate t
            SET ca_id = ${caId}, serial = ${serial}, issuer = ${issuer}, names = ${names}, pem = ${pem},
                not_before = ${notBefore}, not_after = ${notAfter}, checked_at = clock_timestamp(), renew_at = NULL,
-               asked_at = NULL, window_start = NULL, window_end = NULL, info_at = NULL, attempts = 0, last_error = NULL,
+               asked_at = NULL, window_start = NULL, window_end = NULL, info_at = now(), attempts = 0, last_error = NULL,
                retry_at = NULL, hold_until = NULL, noticed_days = NULL, due_at = now(), lapsed_claims = 0, under_way = false,
                lease_owner = NULL, lease_until = NULL, fence = fence + 1
           FROM box WHERE t.id = ${id} RETURNING t.id, box.version, t.not_after),

@@ -4,7 +4,9 @@ import { type Fragment, identifier, join, sql } from '../../database/sql.js'
 import { inTransaction, sqlState } from '../../database/transaction.js'
 import { nonceKeyContext } from '../acme-server/signatures/nonces.js'
 import { bindingKeyContext } from '../acme-server/store/binding-keys.js'
+import { accountKeyContext } from '../certificate-authorities/acme/account.js'
 import { authorityKeyContext } from '../certificate-authorities/authority.js'
+import { pendingKeyContext } from '../certificate-authorities/issue/pending-key.js'
 import { CannotOpen, type CryptoBackend, type ProjectKey } from '../crypto/backend.js'
 import { passphraseContext } from '../orders/order.js'
 import { payloadContext } from '../secrets/secret.js'
@@ -16,6 +18,8 @@ const KINDS = [
   { table: 'certificate_authority', column: 'sealed_key', contextOf: authorityKeyContext },
   { table: 'acme_binding_key', column: 'sealed_key', contextOf: bindingKeyContext },
   { table: 'acme_nonce_key', column: 'sealed_key', contextOf: nonceKeyContext },
+  { table: 'pending_certificate', column: 'sealed_key', contextOf: pendingKeyContext },
+  { table: 'acme_client_account', column: 'sealed_key', contextOf: accountKeyContext },
 ] as const
 
 type Kind = (typeof KINDS)[number]

@@ -56,8 +56,14 @@ export const SAME = { unknown: [], missing: [] }
  * Processes of the key manager that can be killed at any of their statements.
  * @param databaseUrl of the key manager's role
  * @param masterKey 32 bytes
+ * @param settings of the `key_manager` group
  */
-export async function createCrashScene(t: Test, databaseUrl: string, masterKey: Buffer): Promise<CrashScene> {
+export async function createCrashScene(
+  t: Test,
+  databaseUrl: string,
+  masterKey: Buffer,
+  settings: Readonly<Record<string, unknown>> = {},
+): Promise<CrashScene> {
   const directory = t.testdir({})
   await bundle({ process: join(import.meta.dirname, '../worlds/key-manager-process.ts') }, directory)
   const program = join(directory, 'process.mjs')
@@ -71,7 +77,7 @@ export async function createCrashScene(t: Test, databaseUrl: string, masterKey: 
   const start: CrashScene['start'] = async does => {
     const child = spawn(process.execPath, ['--enable-source-maps', program], { stdio: ['pipe', 'pipe', 'inherit'] })
     children.add(child)
-    const orders: ProcessOrders = { does, databaseUrl: proxy.url, masterKey: masterKey.toString('hex') }
+    const orders: ProcessOrders = { does, databaseUrl: proxy.url, masterKey: masterKey.toString('hex'), settings }
     child.stdin.end(JSON.stringify(orders))
     const lines = createInterface({ input: child.stdout })
     const [firstLine] = await Promise.race([once(lines, 'line'), once(child, 'exit')])

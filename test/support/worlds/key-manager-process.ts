@@ -22,15 +22,17 @@ export type ProcessOrders = {
   databaseUrl: string
   /** 32 bytes in hexadecimal. */
   masterKey: string
+  /** Of the `key_manager` group. */
+  settings: Readonly<Record<string, unknown>>
 }
 
-const { does, databaseUrl, masterKey } = JSON.parse(readFileSync(0, 'utf8')) as ProcessOrders
+const { does, databaseUrl, masterKey, settings } = JSON.parse(readFileSync(0, 'utf8')) as ProcessOrders
 const log = createLog('test', 'warn')
 const database = connect({ url: databaseUrl, applicationName: `test ${does}`, poolSize: 4 })
 nameStatements(database)
 const keys = [Buffer.from(masterKey, 'hex')]
 const keyring = createKeyring(database, [createSimpleCrypto({ origin: 'the test', remedy: '', keys, reread: null })])
-const config = configurationSchema.parse({}).key_manager
+const config = configurationSchema.parse({ key_manager: settings }).key_manager
 
 if (does === 'orders') {
   await startOrderWorker({

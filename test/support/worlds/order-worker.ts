@@ -41,11 +41,11 @@ export const orderHelpers = ({ ask }: Pick<TestKeyManager, 'ask'>) => {
     order,
     show,
     /** The record once the order has ended. */
-    ended: (id: string): Promise<Json> =>
+    ended: (id: string, token = tokenOf('member')): Promise<Json> =>
       eventually(
         `order ${id} has ended`,
         async () => {
-          const record = await show(id)
+          const record = await show(id, token)
           return (record.status === 'ACTIVE' || record.status === 'ERROR') && record
         },
         60_000,

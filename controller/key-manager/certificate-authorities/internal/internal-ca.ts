@@ -34,8 +34,11 @@ const ROOT_PATH_LENGTH = 5
  */
 export const createInternalCa = (service: InternalCaService): CaBackend => ({
   name: NAME,
+  takesSteps: false,
+  renewalInfo: null,
+  sweep: null,
   prepare: () => ensureRoot(service),
-  issue: (caId, projectId, request, _signal, validity) => issue(service, caId, projectId, request, validity),
+  issue: (caId, projectId, request, _signal, { validity }) => issue(service, caId, projectId, request, validity),
   createSubordinate: request => createSubordinate(service, request),
   revocationList: caId => currentRevocationList(service, caId),
   revoke: (caId, serial, reason, actor) => revokeCertificate(service, { caId, serial }, reason, actor),

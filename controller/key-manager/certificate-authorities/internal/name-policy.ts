@@ -87,7 +87,7 @@ function uriHost(uri: string): string {
 const withoutWildcard = (name: string): string => name.replace(/^\*\./, '')
 
 /** Whether an entry covers a name: it is the same or above it, or a range that contains the address. */
-function covers(entry: string, name: string): boolean {
+export function covers(entry: string, name: string): boolean {
   if (isIP(name) !== 0) return isRange(entry) && isInRange(name, entry)
   const host = withoutWildcard(name)
   return !isRange(entry) && (host === entry || host.endsWith(`.${entry}`))

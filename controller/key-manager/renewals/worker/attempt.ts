@@ -6,7 +6,11 @@ import { type Claim, isHeld } from '../../../queue/claim.js'
 import { createDatabaseWait } from '../../../queue/database-wait.js'
 import type { CaBackend, CaService } from '../../certificate-authorities/ca-backend.js'
 import { parseCertificateSpec } from '../../certificate-authorities/certificate-meta.js'
-import { type Applicant, type Obtained, obtainCertificate } from '../../certificate-authorities/obtain-certificate.js'
+import {
+  type Applicant,
+  type Obtained,
+  obtainCertificate,
+} from '../../certificate-authorities/issue/obtain-certificate.js'
 import { openKeyOfCertificate } from '../../certificate-authorities/stored-key.js'
 import { CryptoUnavailable } from '../../crypto/backend.js'
 import type { Keyring } from '../../crypto/keyring.js'
@@ -14,6 +18,7 @@ import { planCertificate } from '../plan.js'
 import { chanceOf, retryPause } from '../schedule.js'
 import { giveNotice } from './notice.js'
 import { type ClaimedCertificate, readCertificate } from './read-certificate.js'
+import { withRenewalInfo } from './renewal-info.js'
 import { abandon, postponeRenewal, recordFailedAttempt, releaseUntil } from './settle.js'
 import { storeRenewal } from './store-renewal.js'
 
@@ -77,10 +82,13 @@ async function doWhatIsDue(
   signal: AbortSignal,
 ): Promise<number | null> {
   const { database, now = Date.now } = context
-  const plan = planCertificate(certificate.state, now())
+  const asked = planCertificate(certificate.state, now())
+  const state = asked.action === 'ask the CA' ? await withRenewalInfo(context, certificate, signal) : certificate.state
+  if (signal.aborted) return null
+  const plan = planCertificate(state, now())
   if (plan.notice !== null) await giveNotice(context, claim, certificate, plan.notice)
   if (plan.action === 'wait') {
-    await releaseUntil(database, claim, plan)
+    await releaseUntil(database, claim, plan, state)
     return secondsUntil(plan.dueAt, now())
   }
   if (certificate.lapsedClaims >= MAX_LAPSED_CLAIMS) return fail(context, claim, certificate, LAPSED_TOO_OFTEN)
@@ -101,10 +109,12 @@ async function renew(
   if (signal.aborted) return null
   if (obtained.kind === 'failed') return fail(context, claim, certificate, obtained.reason)
   if (obtained.kind === 'later') {
-    if (obtained.subStatus !== 'cert_request_pending')
-      return fail(context, claim, certificate, obtained.subStatusMessage)
-    await postponeRenewal(database, claim, obtained.seconds)
-    return obtained.seconds
+    const { seconds, subStatus, subStatusMessage, isCaWish } = obtained
+    if (subStatus !== 'cert_request_pending') {
+      return fail(context, claim, certificate, subStatusMessage, isCaWish ? seconds : null)
+    }
+    await postponeRenewal(database, claim, seconds)
+    return seconds
   }
   const stored = await whileHeld(claim, signal, () => storeRenewal({ database, keyring }, claim, applicant, obtained))
   if (stored === 'reference gone') return fail(context, claim, certificate, REFERENCE_GONE)
@@ -135,14 +145,14 @@ const applicantOf = ({ orderId, projectId, creatorId }: ClaimedCertificate): App
 
 async function obtain(
   { service, backends }: RenewalContext,
-  { id, meta, newKey }: ClaimedCertificate,
+  { id, meta, newKey, pem }: ClaimedCertificate,
   applicant: Applicant,
   signal: AbortSignal,
 ): Promise<Obtained> {
   try {
     const spec = parseCertificateSpec(meta)
     const keep = newKey ? null : () => openKeyOfCertificate(service, applicant, id)
-    return await obtainCertificate(service, backends, { applicant, spec }, signal, keep)
+    return await obtainCertificate(service, backends, { applicant, spec }, signal, { pem, keep })
   } catch (error) {
     // Later versions may accept less than the one that accepted the order.
     if (error instanceof ApiError && error.status === 400)
@@ -156,11 +166,13 @@ async function fail(
   claim: Claim,
   { id, state, attempts }: ClaimedCertificate,
   reason: string,
+  holdSeconds: number | null = null,
 ): Promise<number | null> {
   const time = now()
   const retryAt = time + retryPause(attempts + 1, state.notAfter - time, chanceOf(`${id} ${attempts}`))
-  const plan = planCertificate({ ...state, retryAt }, time)
-  await recordFailedAttempt(database, claim, { reason, retryAt, holdUntil: null, plan })
+  const holdUntil = holdSeconds === null ? null : time + holdSeconds * 1000
+  const plan = planCertificate({ ...state, retryAt, holdUntil: holdUntil ?? state.holdUntil }, time)
+  await recordFailedAttempt(database, claim, { reason, retryAt, holdUntil, plan })
   log.warn({ certificate: id, attempts: attempts + 1, reason, retryAt: new Date(retryAt) }, 'certificate not renewed')
   return secondsUntil(plan.dueAt, time)
 }

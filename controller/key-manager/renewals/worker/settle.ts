@@ -3,7 +3,7 @@ import { execute } from '../../../database/query.js'
 import { type Fragment, sql } from '../../../database/sql.js'
 import type { Claim } from '../../../queue/claim.js'
 import { type EventKind, eventCtes } from '../events.js'
-import type { CertificatePlan } from '../plan.js'
+import type { CertificatePlan, CertificateState } from '../plan.js'
 
 const FREE = sql`lease_owner = NULL, lease_until = NULL, under_way = false`
 const RELEASED = sql`${FREE}, lapsed_claims = 0`
@@ -16,11 +16,17 @@ const isHeldBy = ({ id, fence }: Claim): Fragment => sql`t.id = ${id} AND t.fenc
 
 const timeOf = (time: number | null): Fragment => sql`to_timestamp(${time === null ? null : time / 1000}::float8)`
 
-/** Sets when the certificate is due again, and ends the claim. Fenced. */
-export async function releaseUntil(database: Database, claim: Claim, plan: CertificatePlan): Promise<void> {
+/** Sets when the certificate is due again, and ends the claim. Fenced. @param state with the CA's information */
+export async function releaseUntil(
+  database: Database,
+  claim: Claim,
+  plan: CertificatePlan,
+  { window, infoAt }: Pick<CertificateState, 'window' | 'infoAt'>,
+): Promise<void> {
   await execute(
     database,
-    sql`UPDATE certificate t SET renew_at = ${timeOf(plan.renewAt)}, due_at = ${dueAfter(claim, timeOf(plan.dueAt))}, ${RELEASED}
+    sql`UPDATE certificate t SET window_start = ${timeOf(window?.start ?? null)}, window_end = ${timeOf(window?.end ?? null)},
+               info_at = ${timeOf(infoAt)}, renew_at = ${timeOf(plan.renewAt)}, due_at = ${dueAfter(claim, timeOf(plan.dueAt))}, ${RELEASED}
          WHERE ${isHeldBy(claim)}`,
   )
 }

@@ -1,7 +1,7 @@
 import { startClaimLoop } from '../../../queue/claim-loop.js'
 import { nameLeaseOwner, releaseDeadClaims } from '../../../queue/lease-owner.js'
 import { listenForWakeUps } from '../../../queue/wake-up.js'
-import { CERTIFICATE_CHANNEL } from '../../certificate-authorities/certificate-row.js'
+import { CERTIFICATE_CHANNEL } from '../../certificate-authorities/issue/certificate-row.js'
 import { attemptCertificate, type RenewalContext } from './attempt.js'
 import { certificateClaims, secondsUntilCertificateDue } from './due.js'
 import type { RenewalSettings } from './options.js'

@@ -188,7 +188,7 @@ t.test('two workers share many orders and execute each once', async t => {
   const second = await startTestOrderWorker(keyManager)
   const before = await secretsMade()
   const ids = await Promise.all(Array.from({ length: 40 }, () => order('key', AES)))
-  const records = await Promise.all(ids.map(ended))
+  const records = await Promise.all(ids.map(id => ended(id)))
   await second.stop()
   t.equal(new Set(records.map(({ secret_ref }) => secret_ref)).size, 40)
   t.equal((await secretsMade()) - before, 40)

@@ -45,6 +45,7 @@ const STEPS = [
     'keepPresentParts',
     'swapParts',
     'commit',
+    'withRenewalInfo',
     'releaseUntil',
   ],
 ]

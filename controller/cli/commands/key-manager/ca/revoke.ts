@@ -2,6 +2,7 @@ import { Argument, Option } from 'commander'
 import { parseSerialText } from '../../../../../x509/certificate.js'
 import { isRevocationReason, REVOCATION_REASONS } from '../../../../../x509/revocation-list.js'
 import { createCaBackends, findBackend } from '../../../../key-manager/certificate-authorities/backends.js'
+import { CaFault } from '../../../../key-manager/certificate-authorities/ca-fault.js'
 import type { Command } from '../../../command.js'
 import { OperatorError, UsageError } from '../../../operator-error.js'
 import { print } from '../../../terminal.js'
@@ -32,7 +33,11 @@ export async function revokeIssued(directory: string, revocation: Revocation, wr
     const keyring = await openKeyring(instance, database)
     try {
       const backends = createCaBackends({ database, keyring, config: instance.config.key_manager })
-      const outcome = await findBackend(backends, pluginName).revoke(id, serial, reason)
+      const outcome = await findBackend(backends, pluginName)
+        .revoke(id, serial, reason)
+        .catch(error => {
+          throw error instanceof CaFault ? new OperatorError(`The CA did not revoke it: ${error.message}`) : error
+        })
       if (outcome === 'unknown') throw new OperatorError(`The CA ${id} has issued no certificate ${serial}.`)
       write(`The certificate ${serial} ${outcome === 'revoked' ? 'is revoked' : 'was already revoked'}.`)
     } finally {

@@ -1,11 +1,11 @@
-import { readLeafCertificate } from '../../../x509/leaf-certificate.js'
-import { execute } from '../../database/query.js'
-import { json, sql } from '../../database/sql.js'
-import type { Transaction } from '../../database/transaction.js'
-import { recordAudit } from '../audit/record.js'
-import { actorOf } from '../orders/order.js'
-import type { Order } from '../orders/outcome.js'
-import type { IssuedCertificate } from './ca-backend.js'
+import { readLeafCertificate } from '../../../../x509/leaf-certificate.js'
+import { execute } from '../../../database/query.js'
+import { json, sql } from '../../../database/sql.js'
+import type { Transaction } from '../../../database/transaction.js'
+import { recordAudit } from '../../audit/record.js'
+import { actorOf } from '../../orders/order.js'
+import type { Order } from '../../orders/outcome.js'
+import type { IssuedCertificate } from '../ca-backend.js'
 
 /** Wakes the workers that renew certificates. The payload is the id of the container. */
 export const CERTIFICATE_CHANNEL = 'krater_certificate'
@@ -29,6 +29,7 @@ export async function recordIssue(
     sql`INSERT INTO issued_certificate (ca_id, serial, subject_dn, not_after, order_id)
         VALUES (${caId}, ${serial}, ${subjectDn}, ${notAfter}, ${order.id})`,
   )
+  await execute(trx, sql`DELETE FROM pending_certificate WHERE id = ${order.id}`)
   await recordAudit(trx, actorOf(order), {
     action: 'certificate.issue',
     outcome: 'success',
@@ -38,10 +39,7 @@ export async function recordIssue(
   })
 }
 
-/**
- * Stores what is known about the first certificate in an order's container. It is due at once, to be planned. Not for an
- * ACME client, which has the key and renews by another order: nobody would be served by notices about this one.
- */
+/** Stores what is known about the first certificate in an order's container. It is due at once, to be planned. */
 export async function storeCertificate(
   trx: Transaction,
   { order, containerId, renew, newKey }: CertificateOf,
@@ -51,11 +49,9 @@ export async function storeCertificate(
   await execute(
     trx,
     sql`INSERT INTO certificate (id, project_id, creator_id, order_id, meta, renew, new_key, ca_id, serial, issuer, names, pem,
-                                 not_before, not_after)
-        SELECT ${containerId}::uuid, ${order.projectId}, ${order.creatorId}, ${order.id}::uuid, ${json(order.meta)}::jsonb,
-               ${renew}::boolean, ${newKey}::boolean, ${caId}::uuid, ${serial}, ${issuer}, ${names}::text[], ${pem},
-               ${notBefore}::timestamptz, ${notAfter}::timestamptz
-         WHERE NOT EXISTS (SELECT FROM acme_order WHERE secret_order_id = ${order.id}::uuid)`,
+                                 not_before, not_after, info_at)
+        VALUES (${containerId}, ${order.projectId}, ${order.creatorId}, ${order.id}, ${json(order.meta)}::jsonb, ${renew},
+                ${newKey}, ${caId}, ${serial}, ${issuer}, ${names}, ${pem}, ${notBefore}, ${notAfter}, now())`,
   )
   await execute(trx, sql`SELECT pg_notify(${CERTIFICATE_CHANNEL}, ${containerId}::text)`)
 }

@@ -4,19 +4,20 @@ import {
   type CertificateRequest,
   readCertificateRequest,
   writeCertificateRequest,
-} from '../../../x509/certificate-request.js'
-import { parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
-import { type GeneralName, isDnsName } from '../../../x509/encoding/general-names.js'
-import { InvalidX509 } from '../../../x509/invalid-x509.js'
-import { ApiError } from '../../http/errors.js'
-import { CryptoUnavailable } from '../crypto/backend.js'
-import { generateKeyPair } from '../crypto/key-pair.js'
-import type { MadeSecret, Order, OrderOutcome } from '../orders/outcome.js'
-import { findBackend } from './backends.js'
-import type { CaBackend, CaService, IssuedCertificate, RequestedValidity } from './ca-backend.js'
-import { type CertificateSpec, decodeRequest } from './certificate-meta.js'
-import { defaultAuthority, requireNamedAuthority } from './find-authority.js'
-import { openStoredKey, type StoredKey } from './stored-key.js'
+} from '../../../../x509/certificate-request.js'
+import { parseDistinguishedName } from '../../../../x509/encoding/distinguished-name.js'
+import { type GeneralName, isDnsName } from '../../../../x509/encoding/general-names.js'
+import { InvalidX509 } from '../../../../x509/invalid-x509.js'
+import { ApiError } from '../../../http/errors.js'
+import { CryptoUnavailable } from '../../crypto/backend.js'
+import { generateKeyPair } from '../../crypto/key-pair.js'
+import type { MadeSecret, Order, OrderOutcome } from '../../orders/outcome.js'
+import { findBackend } from '../backends.js'
+import type { CaBackend, CaService, IssuedCertificate, RequestedValidity } from '../ca-backend.js'
+import { type CertificateSpec, decodeRequest } from '../certificate-meta.js'
+import { defaultAuthority, requireNamedAuthority } from '../find-authority.js'
+import { openStoredKey, type StoredKey } from '../stored-key.js'
+import { forgetPending, pendingKey } from './pending-key.js'
 
 /** Pause before an unavailable CA is asked again. */
 const RETRY_SECONDS = 300
@@ -24,8 +25,15 @@ const RETRY_SECONDS = 300
 /** A certificate request and, if this service has the private key, where the key comes from. */
 type RequestedKey = { request: CertificateRequest; made: MadeSecret | null; stored: StoredKey | null }
 
-/** Whom the certificate is for. */
+/** Whom the certificate is for. The id is the order's. */
 export type Applicant = Pick<Order, 'id' | 'projectId' | 'creatorId'>
+
+/** What a renewal adds to its order. */
+export type FormerCertificate = {
+  pem: string | null
+  /** Opens its key, which the new certificate gets too; null lets the order decide. */
+  keep: (() => Promise<StoredKey | null>) | null
+}
 
 /** A certificate with the parts of its container, or why there is none. */
 export type Obtained =
@@ -36,29 +44,32 @@ export type Obtained =
       secrets: readonly MadeSecret[]
       references: readonly { role: string; secretId: string }[]
     }
-  | Extract<OrderOutcome, { kind: 'later' | 'failed' }>
+  | Extract<OrderOutcome, { kind: 'failed' }>
+  /** `isCaWish`: the CA said when to ask again. */
+  | (Extract<OrderOutcome, { kind: 'later' }> & { isCaWish: boolean })
 
 /**
- * Makes or reads the private key unless the order has a request, writes the request and asks the CA. Stores nothing.
+ * Makes or reads the private key unless the order has a request, writes the request and asks the CA. Stores nothing but
+ * what a CA that takes several steps needs in the next one.
  * @param validity of this certificate only; by default the CA's
- * @param keep opens the key of an earlier certificate, which the new one gets too; null lets the order decide
  */
 export async function obtainCertificate(
   service: CaService,
   backends: readonly CaBackend[],
   { applicant, spec, validity }: { applicant: Applicant; spec: CertificateSpec; validity?: RequestedValidity },
   signal: AbortSignal,
-  keep: (() => Promise<StoredKey | null>) | null = null,
+  former: FormerCertificate = { pem: null, keep: null },
 ): Promise<Obtained> {
   try {
     const authority = await findAuthority(service, applicant, spec.caId)
     if (authority === null) return retryLater('There is no certificate authority yet.')
-    const key = await findKey(service, applicant, spec, keep)
+    const backend = findBackend(backends, authority.pluginName)
+    const key = await findKey(service, applicant, spec, { keep: former.keep, takesSteps: backend.takesSteps })
     if (key === null) {
       return { ...invalidOrder('The creator of the order may no longer use the private key.'), statusCode: '403' }
     }
-    const backend = findBackend(backends, authority.pluginName)
-    const outcome = await backend.issue(authority.id, applicant.projectId, key.request, signal, validity)
+    const details = { requestId: applicant.id, replaces: former.pem, validity }
+    const outcome = await backend.issue(authority.id, applicant.projectId, key.request, signal, details)
     switch (outcome.kind) {
       case 'issued':
         return obtained(spec, key, outcome.issued)
@@ -68,11 +79,13 @@ export async function obtainCertificate(
           seconds: outcome.seconds,
           subStatus: 'cert_request_pending',
           subStatusMessage: outcome.message,
+          isCaWish: false,
         }
       case 'rejected':
+        if (backend.takesSteps) await forgetPending(service, applicant.id)
         return { kind: 'failed', statusCode: '400', reason: outcome.reason, subStatus: 'cert_invalid_operation' }
       case 'unavailable':
-        return retryLater(outcome.message)
+        return retryLater(outcome.message, outcome.retryAfter)
     }
   } catch (error) {
     return refusalOf(error)
@@ -91,9 +104,10 @@ function refusalOf(error: unknown): Obtained {
 export const invalidOrder = (reason: string) =>
   ({ kind: 'failed', statusCode: '400', reason, subStatus: 'cert_data_invalid' }) satisfies OrderOutcome
 
-const retryLater = (subStatusMessage: string): Obtained => ({
+const retryLater = (subStatusMessage: string, retryAfter?: number): Obtained => ({
   kind: 'later',
-  seconds: RETRY_SECONDS,
+  seconds: retryAfter === undefined ? RETRY_SECONDS : Math.max(1, retryAfter),
+  isCaWish: retryAfter !== undefined,
   subStatus: 'cert_ca_unavail_for_issue',
   subStatusMessage,
 })
@@ -106,23 +120,29 @@ async function findKey(
   service: CaService,
   applicant: Applicant,
   spec: CertificateSpec,
-  keep: (() => Promise<StoredKey | null>) | null,
+  { keep, takesSteps }: Pick<FormerCertificate, 'keep'> & { takesSteps: boolean },
 ): Promise<RequestedKey | null> {
   if (spec.form === 'request') return { request: decodeRequest(spec.requestData), made: null, stored: null }
-  if (keep === null && spec.form === 'new key') return makeKey(spec)
+  if (keep === null && spec.form === 'new key') return newKey(service, applicant, spec, takesSteps)
   const stored = await (keep ?? (() => openStoredKey(service, applicant, containerOf(spec))))()
   return stored === null ? null : { request: createRequest(spec.subjectDn, stored.key), made: null, stored }
 }
 
 const containerOf = (spec: CertificateSpec): string => (spec.form === 'stored key' ? spec.containerId : '')
 
-async function makeKey(spec: Extract<CertificateSpec, { form: 'new key' }>): Promise<RequestedKey> {
-  const { privateKey } = await generateKeyPair(spec.algorithm, spec.bits)
-  const made = newSecret(spec, 'private_key', 'private', privateKey, {
+async function newKey(
+  service: CaService,
+  applicant: Applicant,
+  spec: Extract<CertificateSpec, { form: 'new key' }>,
+  takesSteps: boolean,
+): Promise<RequestedKey> {
+  const make = async () => (await generateKeyPair(spec.algorithm, spec.bits)).privateKey
+  const key = takesSteps ? await pendingKey(service, applicant, make) : createPrivateKey(await make())
+  const made = newSecret(spec, 'private_key', 'private', key.export({ format: 'pem', type: 'pkcs8' }), {
     algorithm: spec.algorithm,
     bitLength: spec.bits,
   })
-  return { request: createRequest(spec.subjectDn, createPrivateKey(privateKey)), made, stored: null }
+  return { request: createRequest(spec.subjectDn, key), made, stored: null }
 }
 
 /** A new request. Clients check only subject alternative names, so a host in the common name is added to them. */
