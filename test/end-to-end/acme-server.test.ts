@@ -6,6 +6,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
+import { authorityCertificateFile } from '../../controller/cli/api-tls/authority.js'
 import { eventually } from '../support/eventually.js'
 import { ownPorts } from '../support/ports.js'
 import { type Krater, startKrater } from '../support/worlds/krater.js'
@@ -58,12 +59,16 @@ async function startDns(t: Test, [port, management]: readonly number[]) {
 }
 
 /** Makes the key manager reachable in a machine, at the URL that it has outside. */
-async function reachApi(t: Test, { namespace }: TenantMachine, port: number, directory: string): Promise<void> {
-  const socket = join(directory, 'api')
+async function reachApi(
+  t: Test,
+  { namespace }: TenantMachine,
+  { url, ca, socket }: { url: string; ca: string; socket: string },
+): Promise<void> {
+  const { port } = new URL(url)
   keepRunning(t, 'socat', [`UNIX-LISTEN:${socket},fork`, `TCP:127.0.0.1:${port}`])
   const listen = `TCP-LISTEN:${port},bind=127.0.0.1,fork,reuseaddr`
   keepRunning(t, 'ip', ['netns', 'exec', namespace, 'socat', listen, `UNIX-CONNECT:${socket}`])
-  const ask = () => finish('ip', ['netns', 'exec', namespace, 'curl', '-sf', `http://127.0.0.1:${port}/acme/directory`])
+  const ask = () => finish('ip', ['netns', 'exec', namespace, 'curl', '-sf', '--cacert', ca, `${url}/acme/directory`])
   await eventually('the machine reaches the API', async () => (await ask()).status === 0)
 }
 
@@ -92,15 +97,19 @@ t.test('certbot and Caddy get certificates of the internal CA over a tenant’s 
   const krater = await startKrater(t, {
     KRATER_KEY_MANAGER_ACME_SERVER_RESOLVERS: `127.0.0.1:${dnsPort}`,
     KRATER_COMPUTE_DRIVER: 'noop',
+    KRATER_API_TLS_INTERNAL_CA: 'true',
   })
   const machine = await createTenantMachine(t, krater, 'acme')
   const { legs } = await machine.standOn('web', ['192.168.221.0/24'])
   const address = legs[0]?.address ?? ''
-  await reachApi(t, machine, Number(krater.environment.KRATER_KEY_MANAGER_PORT), scratch)
+  const apiCa = authorityCertificateFile(krater.directory)
+  const apiUrl = `https://127.0.0.1:${krater.environment.KRATER_KEY_MANAGER_PORT}`
+  await reachApi(t, machine, { url: apiUrl, ca: apiCa, socket: join(scratch, 'api') })
   const rootFile = join(scratch, 'root.pem')
   writeFileSync(rootFile, await rootOf(krater))
   const inside = ['netns', 'exec', machine.namespace]
 
+  const trust = { REQUESTS_CA_BUNDLE: apiCa }
   const certbotDirectories = ['config', 'work', 'logs'].flatMap(kind => [
     `--${kind}-dir`,
     join(scratch, 'certbot', kind),
@@ -115,7 +124,7 @@ t.test('certbot and Caddy get certificates of the internal CA over a tenant’s 
     bound = key
     const binding = ['--eab-kid', key.keyId, '--eab-hmac-key', key.hmacKey, '--agree-tos', '-m', 'ops@shop.test']
     const words = ['certonly', '--standalone', '-d', 'www.shop.test', ...binding, ...certbotWords(key.directory)]
-    const made = await finish('ip', [...inside, 'certbot', ...words])
+    const made = await finish('ip', [...inside, 'certbot', ...words], trust)
     t.equal(made.status, 0, made.stdout + made.stderr)
     const chain = liveFile('www.shop.test', 'fullchain.pem')
     t.match(new X509Certificate(readFileSync(chain)).subjectAltName, 'DNS:www.shop.test')
@@ -135,7 +144,7 @@ t.test('certbot and Caddy get certificates of the internal CA over a tenant’s 
     const before = readFileSync(liveFile('www.shop.test', 'privkey.pem'), 'utf8')
     const serial = new X509Certificate(readFileSync(liveFile('www.shop.test', 'cert.pem'))).serialNumber
     const words = ['renew', '--force-renewal', '--no-random-sleep-on-renew', '--non-interactive', ...certbotDirectories]
-    const renewed = await finish('ip', [...inside, 'certbot', ...words])
+    const renewed = await finish('ip', [...inside, 'certbot', ...words], trust)
     t.equal(renewed.status, 0, renewed.stdout + renewed.stderr)
     t.not(readFileSync(liveFile('www.shop.test', 'privkey.pem'), 'utf8'), before)
     t.not(new X509Certificate(readFileSync(liveFile('www.shop.test', 'cert.pem'))).serialNumber, serial)
@@ -149,7 +158,7 @@ t.test('certbot and Caddy get certificates of the internal CA over a tenant’s 
     })
     const manual = ['--manual', '--preferred-challenges', 'dns', '--manual-auth-hook', hook]
     const words = ['certonly', ...manual, '-d', '*.shop.test', ...certbotWords(bound?.directory ?? '')]
-    const made = await finish('certbot', words)
+    const made = await finish('certbot', words, trust)
     t.equal(made.status, 0, made.stdout + made.stderr)
     t.ok(new X509Certificate(readFileSync(liveFile('shop.test', 'cert.pem'))).checkHost('any.shop.test'))
   })
@@ -158,13 +167,12 @@ t.test('certbot and Caddy get certificates of the internal CA over a tenant’s 
     const file = liveFile('shop.test', 'cert.pem')
     const { serialNumber } = new X509Certificate(readFileSync(file))
     const words = ['revoke', '--cert-path', file, '--no-delete-after-revoke', ...certbotWords(bound?.directory ?? '')]
-    const revoked = await finish('certbot', words)
+    const revoked = await finish('certbot', words, trust)
     t.equal(revoked.status, 0, revoked.stdout + revoked.stderr)
     const { stdout: list } = await krater.command('key-manager', 'ca', 'list')
     const id = /[0-9a-f-]{36}/.exec(list)?.[0] ?? ''
-    const crl = await fetch(`http://127.0.0.1:${krater.environment.KRATER_KEY_MANAGER_PORT}/crl/${id}.crl`)
     const crlFile = join(scratch, 'crl')
-    writeFileSync(crlFile, Buffer.from(await crl.arrayBuffer()))
+    await finish('curl', ['-sf', '--cacert', apiCa, '-o', crlFile, `${apiUrl}/crl/${id}.crl`])
     const { stdout } = await finish('openssl', ['crl', '-inform', 'DER', '-in', crlFile, '-noout', '-text'])
     t.match(stdout, new RegExp(`Serial Number: 0*${serialNumber}`))
   })
@@ -172,7 +180,7 @@ t.test('certbot and Caddy get certificates of the internal CA over a tenant’s 
   await t.test('certbot: a name that resolves to this machine gets no certificate', async t => {
     await dns.name('evil.shop.test', '127.0.0.1')
     const words = ['certonly', '--standalone', '-d', 'evil.shop.test', ...certbotWords(bound?.directory ?? '')]
-    const refused = await finish('ip', [...inside, 'certbot', ...words])
+    const refused = await finish('ip', [...inside, 'certbot', ...words], trust)
     t.not(refused.status, 0)
     t.match(refused.stdout + refused.stderr, /127\.0\.0\.1, which validations never contact/)
   })
@@ -198,6 +206,7 @@ ${name} {
   tls {
     issuer acme {
       dir ${directory}
+      trusted_roots ${apiCa}
       eab ${keyId} ${hmacKey}
       ${disabled}
     }
@@ -241,7 +250,7 @@ ${name} {
     const revoked = await krater.command('certificates', 'acme-account', 'revoke', bound?.keyId ?? '')
     t.match(revoked, { status: 0, stdout: /^Revoked \S+ and the accounts that it created/ })
     const words = ['renew', '--force-renewal', '--no-random-sleep-on-renew', '--non-interactive', ...certbotDirectories]
-    const refused = await finish('ip', [...inside, 'certbot', ...words])
+    const refused = await finish('ip', [...inside, 'certbot', ...words], trust)
     t.not(refused.status, 0)
     t.match(refused.stdout + refused.stderr, /The account is revoked/)
     t.match(await krater.command('certificates', 'acme-account', 'revoke', 'nothing'), {

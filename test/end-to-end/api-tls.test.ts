@@ -2,9 +2,11 @@ import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { connect } from 'node:tls'
+import { connect, type PeerCertificate } from 'node:tls'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { ApiRefusal } from '../../controller/cli/api-client.js'
+import { runningProcesses } from '../../controller/cli/state-directory/run-record.js'
 import { makeBundle, makePair, type Pair } from '../support/inputs/certificates.js'
 import { createKrater, type Krater, NOOP_DRIVERS, startKrater, until } from '../support/worlds/krater.js'
 
@@ -72,14 +74,17 @@ t.test(
   },
 )
 
-/** The names in the certificates that the APIs present, by port. */
-async function presented(krater: Krater): Promise<Record<string, string>> {
+/** The common names in the certificates that the APIs present, or another part of them. */
+async function presented(
+  krater: Krater,
+  partOf = ({ subject }: PeerCertificate): unknown => subject.CN,
+): Promise<Record<string, string>> {
   const names = await Promise.all(
     SERVICES.map(async service => {
       const socket = connect({ host: '127.0.0.1', port: portOf(krater, service), rejectUnauthorized: false })
       try {
         await once(socket, 'secureConnect', { signal: AbortSignal.timeout(10_000) })
-        return [service, String(socket.getPeerCertificate().subject.CN)]
+        return [service, String(partOf(socket.getPeerCertificate()))]
       } finally {
         socket.destroy()
       }
@@ -214,6 +219,79 @@ t.test('a certificate in the key manager, a PKCS#12 secret or a container, which
   const holders = files.filter(file => statSync(file).isFile() && readFileSync(file).includes(body))
   t.same(holders, [], 'its key is in no file')
 })
+
+t.test(
+  'a certificate that an order issued: when Krater renews it, the APIs present the new one without a restart',
+  async t => {
+    t.setTimeout(300_000)
+    const krater = await createKrater(t, {
+      ...NOOP_DRIVERS,
+      KRATER_API_TLS_INTERNAL_CA: 'true',
+      KRATER_KEY_MANAGER_CERTIFICATE_AUTHORITY_PERMITTED_NAMES: 'localhost',
+    })
+    for (const service of SERVICES) {
+      const path = service === 'IDENTITY' ? '/v3' : ''
+      krater.environment[`KRATER_${service}_PUBLIC_URL`] = `https://localhost:${portOf(krater, service)}${path}`
+    }
+    await krater.up()
+    const [api, administrator] = [await krater.api(), await krater.api('krater-admin')]
+    const get = async (path: string) => (await api.request('key-manager', 'GET', path)) as Record<string, unknown>
+    const meta = { name: 'api', subject_dn: 'CN=localhost', algorithm: 'ec' }
+    const order = (await api.request('key-manager', 'POST', '/v1/orders', { type: 'certificate', meta })) as {
+      order_ref: string
+    }
+    const orderPath = new URL(order.order_ref).pathname
+    await until('the certificate is issued', async () => (await get(orderPath)).status === 'ACTIVE')
+    const container = new URL((await get(orderPath)).container_ref as string)
+    const { users } = (await administrator.request('identity', 'GET', '/users?name=octavia')) as {
+      users: { id: string }[]
+    }
+    const parts = (await get(container.pathname)).secret_refs as { secret_ref: string }[]
+    for (const ref of [container.href, ...parts.map(part => part.secret_ref)]) {
+      const acl = { read: { 'project-access': true, users: [users[0]?.id] } }
+      await api.request('key-manager', 'PUT', `${new URL(ref).pathname}/acl`, acl)
+    }
+    const [ca] = (await get('/v1/cas')).cas as string[]
+    const caFile = join(t.testdir({}), 'root.pem')
+    const curl = ['-sS', '--fail', '--cacert', join(krater.directory, 'api-ca.pem'), '-H', `X-Auth-Token: ${api.token}`]
+    await run('curl', [...curl, '-o', caFile, `${ca}/cacert`], { timeout: 20_000 })
+
+    delete krater.environment.KRATER_API_TLS_INTERNAL_CA
+    const settings = ['api.tls.internal_ca=false', `api.tls.reference=${container.href}`, `api.tls.ca_file=${caFile}`]
+    t.equal((await krater.command('settings', ...settings)).status, 0)
+    await krater.command('down')
+    await krater.up()
+    const serials = () => presented(krater, ({ issuer, serialNumber }) => `${issuer.CN} ${serialNumber}`)
+    const isOfTheRoot = (serial: string | undefined) => serial?.startsWith('Krater Root CA ') === true
+    await until('every API presents it', async () => Object.values(await serials()).every(isOfTheRoot))
+    const before = await serials()
+    const processes = runningProcesses(krater.directory).map(({ identity }) => identity.pid)
+    const renewal = `${container.pathname.replace('containers', 'certificates')}/renew`
+    const owner = await krater.api()
+    const ask = () =>
+      owner.request('key-manager', 'POST', renewal).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof ApiRefusal && error.status === 429) return false
+          throw error
+        },
+      )
+    await until('a minute has passed since the certificate was issued', ask, 90)
+    await until(
+      'every API presents the renewed one',
+      async () =>
+        Object.entries(await serials()).every(([api, serial]) => serial !== before[api] && isOfTheRoot(serial)),
+      90,
+    )
+    t.equal(new Set(Object.values(await serials())).size, 1)
+    t.same(
+      runningProcesses(krater.directory).map(({ identity }) => identity.pid),
+      processes,
+      'nothing was restarted',
+    )
+    t.match(await krater.openstack(['token', 'issue', '-f', 'json']), { project_id: /./ })
+  },
+)
 
 t.test('plain HTTP on other addresses than loopback needs the operator’s word', async t => {
   t.setTimeout(300_000)

@@ -3,7 +3,7 @@ import type { CertificateOrigin } from './origin.js'
 
 /** Until the first success, with back-off: clients meet a certificate that they may not trust. */
 const FIRST_SECONDS = 1
-const LATER_SECONDS = 60
+const LATER_SECONDS = 30
 
 /**
  * A certificate from the key manager. The key manager and the identity service need one before anyone can read it there,

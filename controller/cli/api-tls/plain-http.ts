@@ -1,5 +1,6 @@
 import { lookup } from 'node:dns/promises'
 import { BlockList, isIP } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
 import type { Configuration } from '../../config/schema.js'
 import { servesTls } from '../../http/options.js'
 import { ConfigurationError } from '../../options/configuration-error.js'
@@ -28,8 +29,15 @@ export async function requireProtectedApis({ api }: Configuration, listening: re
   )
 }
 
-/** Whether others reach the address. An unknown name is for whoever listens on it to report. */
+const LOOKUP_MS = 5_000
+
+/**
+ * Whether others may reach the address. An unknown name is for whoever listens on it to report; a name server that does
+ * not answer says nothing of loopback.
+ */
 async function isOpen(host: string): Promise<boolean> {
-  const addresses = await lookup(host, { all: true }).catch(() => [])
+  const known = lookup(host, { all: true }).catch(() => [])
+  const unknown = sleep(LOOKUP_MS, [{ address: host }], { ref: false })
+  const addresses = await Promise.race([known, unknown])
   return addresses.some(({ address }) => !isLoopback(address))
 }

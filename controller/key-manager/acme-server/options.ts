@@ -23,6 +23,7 @@ export const acmeServerOptions = z
         'Networks outside Krater that validations may reach from this machine, for every project; by default they reach the networks of the project only',
       ),
     orders_per_hour: perHour(300).describe('Maximum ACME orders of a project per hour; an account has a third of it'),
+    names_per_hour: perHour(1000).describe('Maximum names in the ACME orders of a project per hour'),
     failures_per_hour: perHour(60).describe(
       'Failed validations per hour after which an account gets no more orders until the hour is over',
     ),

@@ -78,14 +78,17 @@ export const acmeServer: Migration = {
           id uuid PRIMARY KEY,
           order_id uuid NOT NULL REFERENCES acme_order ON DELETE CASCADE,
           account_id uuid NOT NULL,
+          project_id text NOT NULL,
           position integer NOT NULL,
           type text NOT NULL,
           value text NOT NULL,
           wildcard boolean NOT NULL,
           expires_at timestamptz NOT NULL,
-          deactivated_at timestamptz
+          deactivated_at timestamptz,
+          created_at timestamptz NOT NULL DEFAULT clock_timestamp()
         );
         CREATE INDEX acme_authorization_order ON acme_authorization (order_id, position);
+        CREATE INDEX acme_authorization_of_project ON acme_authorization (project_id, created_at);
         CREATE INDEX acme_authorization_name ON acme_authorization (account_id, value);
 
         -- The queue of validations: a challenge in processing is due unless it is held or postponed.

@@ -53,6 +53,7 @@ async function newOrder(service: AcmeService, call: Call): Promise<Answer> {
   const limits: OrderLimits = {
     perAccount: Math.max(1, Math.floor(settings.orders_per_hour / 3)),
     perProject: settings.orders_per_hour,
+    names: settings.names_per_hour,
     failures: settings.failures_per_hour,
   }
   const id = await createOrder(service, account, { identifiers, ...validity, replaces }, limits)
@@ -102,7 +103,10 @@ function answerOf(call: Call, order: AcmeOrder, httpStatus: number): Answer {
     finalize: `${url}/finalize`,
     ...(status === 'valid' && { certificate: `${call.base}${ACME_PREFIX}certificate/${order.id}` }),
     ...(order.errorReason !== null && {
-      error: problemDocument({ type: 'rejectedIdentifier', detail: order.errorReason }),
+      error: problemDocument({
+        type: order.errorStatus === '500' ? 'serverInternal' : 'rejectedIdentifier',
+        detail: order.errorReason,
+      }),
     }),
   }
   const headers = { Location: url, ...(status === 'processing' && { 'Retry-After': RETRY_AFTER }) }

@@ -12,10 +12,10 @@ import type { ChallengeStatus, OrderFacts } from '../rules/state.js'
 import type { Account } from './accounts.js'
 
 /** How long a client has to prove its identifiers and finalize, and how long that proof is good for. */
-export const ORDER_DAYS = 7
+export const ORDER_DAYS = 2
 
-/** How long an order is kept after its end, or that of its certificate. */
-const KEPT_DAYS = 30
+/** How long an order is kept after its end, and after that of its certificate. */
+const KEPT_DAYS = { unfinished: 1, finalized: 30 } as const
 
 export type AcmeOrder = OrderFacts & {
   id: string
@@ -28,8 +28,9 @@ export type AcmeOrder = OrderFacts & {
   authorizationIds: readonly string[]
   secretOrderId: string | null
   containerId: string | null
-  /** Why the certificate was not issued; null otherwise. */
+  /** Why the certificate was not issued, with the key manager's status; null otherwise. */
   errorReason: string | null
+  errorStatus: string | null
 }
 
 type Row = Omit<AcmeOrder, 'authorizations' | 'authorizationIds'> & {
@@ -40,7 +41,7 @@ const COLUMNS = sql`o.id, o.account_id AS "accountId", o.project_id AS "projectI
   o.not_after AS "notAfter", o.replaces, o.secret_order_id AS "secretOrderId", o.expires_at AS "expiresAt",
   CASE WHEN o.secret_order_id IS NULL THEN NULL
        WHEN s.id IS NULL OR s.deleted_at IS NOT NULL AND s.status <> 'ACTIVE' THEN 'gone' ELSE s.status END AS issuance,
-  s.container_id AS "containerId", s.error_reason AS "errorReason",
+  s.container_id AS "containerId", s.error_reason AS "errorReason", s.error_status_code AS "errorStatus",
   (SELECT json_agg(json_build_object('id', z.id, 'deactivated', z.deactivated_at IS NOT NULL, 'expiresAt', z.expires_at,
             'challenges', (SELECT json_agg(c.status) FROM acme_challenge c WHERE c.authorization_id = z.id)) ORDER BY z.position)
      FROM acme_authorization z WHERE z.order_id = o.id) AS proofs
@@ -62,7 +63,7 @@ export async function findOrder(database: Knex, id: string, lock: Fragment = sql
   return row === undefined ? null : orderOf(row)
 }
 
-export type OrderLimits = { perAccount: number; perProject: number; failures: number }
+export type OrderLimits = { perAccount: number; perProject: number; names: number; failures: number }
 
 export type NewOrder = {
   identifiers: readonly Identifier[]
@@ -86,25 +87,27 @@ export async function createOrder(
   const { identifiers, notBefore, notAfter, replaces } = order
   await inTransaction(database, async trx => {
     await lockProject(trx, account.projectId)
-    await requireRates(trx, account, limits)
+    await requireRates(trx, account, limits, identifiers.length)
     if (replaces !== null) await requireUnreplaced(trx, replaces)
     await execute(
       trx,
       sql`INSERT INTO acme_order (id, account_id, project_id, identifiers, not_before, not_after, replaces, expires_at, purge_at)
           VALUES (${id}, ${account.id}, ${account.projectId}, ${json(identifiers)}::jsonb, ${notBefore}::timestamptz,
                   ${notAfter}::timestamptz, ${replaces}, date_trunc('second', now()) + ${ORDER_DAYS} * interval '1 day',
-                  now() + ${ORDER_DAYS + KEPT_DAYS} * interval '1 day')`,
+                  now() + ${ORDER_DAYS + KEPT_DAYS.unfinished} * interval '1 day')`,
     )
     await insertAuthorizations(trx, account, id, identifiers)
   })
   return id
 }
 
-async function requireRates(trx: Knex, account: Account, limits: OrderLimits): Promise<void> {
+async function requireRates(trx: Knex, account: Account, limits: OrderLimits, names: number): Promise<void> {
   const ofAccount = sql`account_id = ${account.id}`
   await requireRate(trx, sql`acme_order WHERE ${ofAccount}`, { perHour: limits.perAccount }, 'orders of this account')
   const ofProject = sql`acme_order WHERE project_id = ${account.projectId}`
   await requireRate(trx, ofProject, { perHour: limits.perProject }, 'orders of the project')
+  const ofNames = sql`acme_authorization WHERE project_id = ${account.projectId}`
+  await requireRate(trx, ofNames, { perHour: limits.names, added: names }, 'names in orders of the project')
   const failed = sql`acme_challenge WHERE status = 'invalid' AND ${ofAccount}`
   await requireRate(
     trx,
@@ -133,7 +136,7 @@ async function insertAuthorizations(
 ): Promise<void> {
   const expires_at = sql`(SELECT expires_at FROM acme_order WHERE id = ${order_id})`
   const authorizations = identifiers.map((identifier, position) => ({
-    ...{ id: newId(), order_id, account_id, position, expires_at },
+    ...{ id: newId(), order_id, account_id, project_id, position, expires_at },
     ...{ type: identifier.type, value: authorizedName(identifier), wildcard: isWildcard(identifier) },
   }))
   const challenges = identifiers.flatMap((identifier, at) =>
@@ -150,7 +153,7 @@ async function insertAuthorizations(
 export async function markFinalized(trx: Knex, id: string, secretOrderId: string, days: number): Promise<void> {
   await execute(
     trx,
-    sql`UPDATE acme_order SET secret_order_id = ${secretOrderId}, purge_at = now() + ${days + KEPT_DAYS} * interval '1 day'
+    sql`UPDATE acme_order SET secret_order_id = ${secretOrderId}, purge_at = now() + ${days + KEPT_DAYS.finalized} * interval '1 day'
          WHERE id = ${id}`,
   )
 }

@@ -4,11 +4,11 @@ import { invalid, type Outcome, unreachable, VALID } from './outcome.js'
 import { LookUpFailed } from './resolver.js'
 
 /** Validates dns-01 (RFC 8555, 8.4). */
-export async function validateDns({ world, challenge }: Attempt): Promise<Outcome> {
+export async function validateDns({ world, challenge, signal }: Attempt): Promise<Outcome> {
   const name = `_acme-challenge.${challenge.value}`
   const expected = createHash('sha256').update(challenge.keyAuthorization).digest('base64url')
   try {
-    const texts = await world.resolver.texts(name)
+    const texts = await world.resolver.texts(name, signal)
     if (texts.includes(expected)) return VALID
     // A server that got the record a moment ago may not have it yet.
     if (texts.length === 0) return unreachable('dns', `${name} has no TXT record.`)

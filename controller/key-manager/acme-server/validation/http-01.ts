@@ -29,7 +29,7 @@ async function get(
   { world, challenge, signal }: Attempt,
   { tls, host, port, path }: Location,
 ): Promise<ProbeResult | { kind: 'refused'; outcome: Outcome }> {
-  const found = await findTargets(world, challenge.projectId, host)
+  const found = await findTargets(world, challenge.projectId, host, signal)
   if (found.kind === 'refused') return found
   const bracketed = isIPv6(host) ? `[${host}]` : host
   const isUsual = port === (tls ? 443 : 80)

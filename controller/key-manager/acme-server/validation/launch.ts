@@ -50,6 +50,9 @@ export async function launchProbe(
   }
 }
 
+/** More than any result. */
+const MAX_OUTPUT_BYTES = 65_536
+
 /** The next line, or null after the time or at the end of the output. */
 function linesOf(child: ChildProcessWithoutNullStreams) {
   const waiting: ((line: string | null) => void)[] = []
@@ -62,6 +65,12 @@ function linesOf(child: ChildProcessWithoutNullStreams) {
   let errors = ''
   child.stderr.on('data', chunk => {
     if (errors.length < 2000) errors += chunk
+  })
+  let bytes = 0
+  child.stdout.on('data', (chunk: Buffer) => {
+    bytes += chunk.length
+    // Whoever has taken over a probe must not fill this process.
+    if (bytes > MAX_OUTPUT_BYTES) child.kill('SIGKILL')
   })
   // A process that is gone before it reads its job.
   child.stdin.on('error', () => undefined)

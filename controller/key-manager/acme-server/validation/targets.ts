@@ -30,11 +30,12 @@ export async function findTargets(
   { resolver, reach }: { resolver: NameResolver; reach: Reach },
   projectId: string,
   host: string,
+  signal: AbortSignal,
 ): Promise<Finding> {
   const refused = (outcome: Outcome): Finding => ({ kind: 'refused', outcome })
   let addresses: string[]
   try {
-    addresses = isIP(host) === 0 ? await resolver.addresses(host) : [host]
+    addresses = isIP(host) === 0 ? await resolver.addresses(host, signal) : [host]
   } catch (error) {
     if (error instanceof LookUpFailed) return refused(unreachable('dns', error.message))
     throw error

@@ -12,7 +12,7 @@ const PROTOCOL = 'acme-tls/1'
 /** Validates tls-alpn-01 (RFC 8737; for addresses RFC 8738). */
 export async function validateTls({ world, challenge, signal }: Attempt): Promise<Outcome> {
   const { value, projectId, type } = challenge
-  const found = await findTargets(world, projectId, value)
+  const found = await findTargets(world, projectId, value, signal)
   if (found.kind === 'refused') return found.outcome
   const serverName = type === 'ip' ? reverseName(value) : value
   let outcome = unreachable('connection', `${value} has no address.`)

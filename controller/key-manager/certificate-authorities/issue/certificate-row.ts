@@ -39,7 +39,10 @@ export async function recordIssue(
   })
 }
 
-/** Stores what is known about the first certificate in an order's container. It is due at once, to be planned. */
+/**
+ * Stores what is known about the first certificate in an order's container. It is due at once, to be planned. Not for an
+ * ACME client, which has the key and renews by another order: nobody would be served by notices about this one.
+ */
 export async function storeCertificate(
   trx: Transaction,
   { order, containerId, renew, newKey }: CertificateOf,
@@ -50,8 +53,10 @@ export async function storeCertificate(
     trx,
     sql`INSERT INTO certificate (id, project_id, creator_id, order_id, meta, renew, new_key, ca_id, serial, issuer, names, pem,
                                  not_before, not_after, info_at)
-        VALUES (${containerId}, ${order.projectId}, ${order.creatorId}, ${order.id}, ${json(order.meta)}::jsonb, ${renew},
-                ${newKey}, ${caId}, ${serial}, ${issuer}, ${names}, ${pem}, ${notBefore}, ${notAfter}, now())`,
+        SELECT ${containerId}::uuid, ${order.projectId}, ${order.creatorId}, ${order.id}::uuid, ${json(order.meta)}::jsonb,
+               ${renew}::boolean, ${newKey}::boolean, ${caId}::uuid, ${serial}, ${issuer}, ${names}::text[], ${pem},
+               ${notBefore}::timestamptz, ${notAfter}::timestamptz, now()
+         WHERE NOT EXISTS (SELECT FROM acme_order WHERE secret_order_id = ${order.id}::uuid)`,
   )
   await execute(trx, sql`SELECT pg_notify(${CERTIFICATE_CHANNEL}, ${containerId}::text)`)
 }

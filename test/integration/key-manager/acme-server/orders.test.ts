@@ -22,7 +22,7 @@ const world = await startAcmeServer({
     project_names: [`${FOREIGN}=theirs.example`],
     certificate_days: 90,
   },
-  acme_server: { accounts_per_hour: 1000, orders_per_hour: 1000 },
+  acme_server: { accounts_per_hour: 1000, orders_per_hour: 1000, names_per_hour: 10_000 },
 })
 t.teardown(world.stop)
 const { manager } = world
@@ -86,6 +86,7 @@ t.test('the certificate is an order of the key manager, in its quotas, its audit
       .first()
     t.ok(record, action)
   }
+  t.same(await database('certificate').where({ order_id: id }), [], 'the client renews it, and nobody else')
   const { order_id } = await database('issued_certificate').where({ order_id: id }).first()
   t.equal(order_id, id)
   const other = await world.client(tokenOf('member', FOREIGN))
@@ -298,6 +299,11 @@ t.test('orders, accounts and failures are limited per hour, with the time to wai
   }
   limited(t, await clumsy.send('new-order', { identifiers: dns('clumsy.example') }), 'failures')
   t.equal((await one.send('new-order', { identifiers: dns('clumsy.example') })).status, 201, 'of others do not count')
+  Object.assign(settings, { failures_per_hour: 1000, names_per_hour: 21 })
+  const many = (count: number) => dns(...Array.from({ length: count }, (_, at) => `${at}.many.example`))
+  limited(t, await one.send('new-order', { identifiers: many(10) }), 'names of the project, of which there are 12')
+  t.equal((await one.send('new-order', { identifiers: many(9) })).status, 201, 'as many as are left')
+  t.equal(outcomeOf(await one.send('new-order', { identifiers: many(30) })), '429 rateLimited', 'more than ever fit')
   Object.assign(settings, { accounts_per_hour: 4 })
   const late = new AcmeClient(manager.url, acmeKey())
   limited(t, await late.register(await world.bindingKey(token)), 'accounts')

@@ -1,11 +1,13 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { networkInterfaces } from 'node:os'
 import t, { type Test } from 'tap'
 import { PORT_OWNER } from '../../../../controller/network/driver.js'
 import { ip } from '../../../../controller/network/local/ip-command.js'
 import { removeLeftVisitors } from '../../../../controller/network/local/visitor.js'
+import { findProcesses } from '../../../../controller/process/process-identity.js'
 import type { AcmeClient } from '../../../support/clients/acme-client.js'
 import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import type { Json } from '../../../support/clients/json-answers.js'
@@ -342,6 +344,18 @@ t.test('a project whose validations hang delays no other', async t => {
   const hanging = ours.requests.length
   for (const { url } of slow) await client.send(url, {})
   await eventually('validations of the slow project hang', () => ours.requests.length >= hanging + 3, 20_000)
+  const probes = findProcesses(argv => argv.some(word => word.endsWith('acme-probe.mjs')))
+  t.equal(probes.length, 3)
+  for (const { pid } of probes) {
+    const status = readFileSync(`/proc/${pid}/status`, 'utf8')
+    t.match(status, /^Uid:\t65534\t65534\t65534\t65534$/m)
+    t.match(status, /^Gid:\t65534\t65534\t65534\t65534$/m)
+    t.match(status, /^Groups:\t *$/m)
+    for (const set of ['CapInh', 'CapPrm', 'CapEff', 'CapAmb']) t.match(status, new RegExp(`^${set}:\t0+$`, 'm'), set)
+    const interfaces = readFileSync(`/proc/${pid}/net/dev`, 'utf8').match(/^ *\w+(?=:)/gm) ?? []
+    t.same(interfaces.map(name => name.trim()).sort(), ['eth0', 'lo'])
+    t.equal(readFileSync(`/proc/${pid}/environ`, 'utf8'), '', 'no variable of the validator')
+  }
   const quick = await prepare(stranger, dns('quick.test')[0] ?? {})
   await common.configure({ paths: okFor(quick) })
   const [row] = await world.manager
