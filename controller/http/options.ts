@@ -34,7 +34,7 @@ const tlsOptions = z
     ca_file: path
       .optional()
       .describe(
-        'PEM file with the CA of that certificate for Krater’s own clients, openrc and clouds.yaml; default: the public CAs',
+        'PEM file with further CAs for clients of the APIs, such as that of certificate_file or of a proxy at public_url: Krater’s own clients, openrc and clouds.yaml use it; default: the public CAs',
       ),
     names: listOf(
       z.string().refine(text => isIP(text) !== 0 || isDnsName(text), { error: 'a host name or an address' }),
@@ -43,7 +43,7 @@ const tlsOptions = z
       .describe('Further names and addresses in the certificates of internal_ca'),
     minimum_version: z.enum(MINIMUM_VERSIONS).default('TLSv1.2').describe('Minimum TLS version of the APIs'),
   })
-  .superRefine(({ internal_ca, certificate_file, key_file, reference, ca_file }, context) => {
+  .superRefine(({ internal_ca, certificate_file, key_file, reference }, context) => {
     const refuse = (name: string, message: string) => context.addIssue({ code: 'custom', path: [name], message })
     if (certificate_file !== undefined && key_file === undefined) refuse('key_file', 'the PEM file with the key')
     if (key_file !== undefined && certificate_file === undefined)
@@ -55,9 +55,6 @@ const tlsOptions = z
     ]
     if (first !== undefined && second !== undefined) {
       refuse(second, `left out, since api.tls.${first} already says which certificate to serve`)
-    }
-    if (ca_file !== undefined && (first === undefined || internal_ca)) {
-      refuse('ca_file', 'left out without api.tls.certificate_file or api.tls.reference')
     }
   })
   .prefault({})

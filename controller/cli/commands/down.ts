@@ -40,6 +40,7 @@ const OURS = [
   'admin-openrc',
   'clouds.yaml',
   'api-ca.pem',
+  'api-ca-bundle.pem',
   'keys',
   'key-manager-audit-head',
   'log',

@@ -6,7 +6,7 @@ import { inspectKeystone } from '../../identity/external/inspect-keystone.js'
 import { type BuiltInNetworks, bootstrapNetworks, findBuiltInNetworks } from '../../network/bootstrap.js'
 import { networkDriver } from '../../network/drivers.js'
 import { ensureApiAuthority } from '../api-tls/authority.js'
-import { clientAuthorityFile } from '../api-tls/trust.js'
+import { clientAuthorityFile, writeClientAuthorities } from '../api-tls/trust.js'
 import { OperatorError } from '../operator-error.js'
 import { generateKeys, keyFiles } from '../state-directory/keys.js'
 import { ensurePasswords } from '../state-directory/passwords.js'
@@ -27,6 +27,7 @@ export async function bootstrap(instance: Instance): Promise<BuiltInNetworks | n
   await generateKeys(keyFiles(config, directory))
   const authority = authorityFiles(instance)
   if (authority !== null) ensureApiAuthority(authority)
+  writeClientAuthorities(instance)
   const external = externalIdentity(config)
   const owners = external === null ? await bootstrapOwnIdentity(instance) : await ownersAtKeystone(external)
   const { cidr, driver } = config.network

@@ -16,7 +16,11 @@ import { keepCertificate } from '../../../controller/cli/api-tls/keep.js'
 import { serverNames, thisMachine } from '../../../controller/cli/api-tls/names.js'
 import type { CertificateOrigin } from '../../../controller/cli/api-tls/origin.js'
 import { requireProtectedApis } from '../../../controller/cli/api-tls/plain-http.js'
-import { clientAuthorityFile, trustedAuthorities } from '../../../controller/cli/api-tls/trust.js'
+import {
+  clientAuthorityFile,
+  trustedAuthorities,
+  writeClientAuthorities,
+} from '../../../controller/cli/api-tls/trust.js'
 import { certificateFindings } from '../../../controller/cli/commands/doctor/certificate-findings.js'
 import { findCredentials, securityOf } from '../../../controller/cli/credentials.js'
 import { writeClientFiles } from '../../../controller/cli/first-start/client-files.js'
@@ -64,8 +68,6 @@ t.test('settings that contradict each other or lack a part are refused with the 
       /api\.tls\.certificate_file: "\/c" .* left out, since api\.tls\.internal_ca already/,
     ],
     [`${cert}, ${ref}`, /api\.tls\.reference: .* left out, since api\.tls\.certificate_file already/],
-    ['ca_file: /ca', /api\.tls\.ca_file: .* left out without api\.tls\.certificate_file or api\.tls\.reference/],
-    ['internal_ca: true, ca_file: /ca', /api\.tls\.ca_file: .* left out without/],
     ['reference: nonsense', /api\.tls\.reference: "nonsense" .* the reference of a secret or container/],
     ['minimum_version: TLSv1.1', /api\.tls\.minimum_version: "TLSv1\.1" .* TLSv1\.2 or TLSv1\.3/],
     ['internal_ca: true, names: ["a b"]', /api\.tls\.names: "a b" in .* a host name or an address/],
@@ -359,6 +361,19 @@ t.test('clients get the file of the CA, and Krater’s own trust the public CAs 
   t.match(trustedAuthorities(own), authority.certificate)
   t.equal(keyFiles(INTERNAL, directory).apiAuthority, join(directory, 'keys/api-ca'))
   t.equal(keyFiles(plain.config, directory).apiAuthority, null)
+
+  const { key: otherKey, certificate: other } = filesIn(join(directory, 'other'))
+  ensureApiAuthority({ key: otherKey, certificate: other })
+  const withOther = (tls: string) => ({
+    directory,
+    config: parseConfiguration(`api: {tls: {${tls}ca_file: "${other}"}}`, {}),
+  })
+  t.equal(clientAuthorityFile(withOther('')), other, 'of a proxy with TLS')
+  t.match(trustedAuthorities(withOther('')), readFileSync(other, 'utf8').trim())
+  const both = withOther('internal_ca: true, ')
+  writeClientAuthorities(both)
+  const bundle = clientAuthorityFile(both) ?? ''
+  for (const file of [ca, other]) t.match(readFileSync(bundle, 'utf8'), readFileSync(file, 'utf8').trim())
 
   const who = { username: 'u', password: 'p', projectName: 'p' }
   const files = { authUrl: 'https://h:5000/v3', region: 'R', demo: who, admin: who }
