@@ -61,6 +61,8 @@ export type SendOptions = {
   type?: string
   /** The body instead of the JWS. */
   raw?: string
+  /** Where to send it, instead of where the URL says. */
+  through?: string
 }
 
 /** An ACME client that tells the truth unless a test says otherwise. */
@@ -87,12 +89,19 @@ export class AcmeClient {
 
   /** @param payload null for POST-as-GET */
   async send(path: string, payload: unknown = null, options: SendOptions = {}): Promise<AcmeReply> {
-    const { key = this.key, kid = this.account, header = {}, type = 'application/jose+json', raw } = options
+    const {
+      key = this.key,
+      kid = this.account,
+      header = {},
+      type = 'application/jose+json',
+      raw,
+      through = this.base,
+    } = options
     const nonce = this.#nonce ?? (await this.nonce())
     this.#nonce = null
     const identity = kid === null ? { jwk: key.jwk } : { kid }
     const jws = jwsOf({ alg: key.alg, nonce, url: this.url(path), ...identity, ...header }, payload, key)
-    const answer = await fetch(this.url(path), {
+    const answer = await fetch(this.url(path).replace(this.base, through), {
       method: 'POST',
       headers: { 'Content-Type': type },
       body: raw ?? JSON.stringify(jws),

@@ -1,7 +1,10 @@
 import type { KeyObject } from 'node:crypto'
 import { isIP } from 'node:net'
+import { type RunningServer, startServer } from '../../../controller/http/server.js'
+import { createKeyManagerApi } from '../../../controller/key-manager/api.js'
 import { createCaBackends } from '../../../controller/key-manager/certificate-authorities/backends.js'
 import { certificateOrderExecutor } from '../../../controller/key-manager/certificate-authorities/certificate-order.js'
+import { createLog } from '../../../controller/log/log.js'
 import { writeCertificateRequest } from '../../../x509/certificate-request.js'
 import { parseDistinguishedName } from '../../../x509/encoding/distinguished-name.js'
 import type { GeneralName } from '../../../x509/encoding/general-names.js'
@@ -19,6 +22,8 @@ export type AcmeWorld = {
   bindingKey: (token?: string) => Promise<{ keyId: string; hmacKey: string }>
   /** A client with an account of that project. */
   client: (token?: string, alg?: Parameters<typeof acmeKey>[0]) => Promise<AcmeClient>
+  /** Starts another API on the same database, as in another process behind one proxy. @returns its own URL */
+  another: () => Promise<string>
   stop: () => Promise<void>
 }
 
@@ -29,6 +34,7 @@ export async function startAcmeServer(settings: Record<string, unknown> = {}): P
   for (const backend of backends) await backend.prepare()
   const certificate = certificateOrderExecutor(manager, backends)
   const worker = await startTestOrderWorker(manager, { executors: { ...EXECUTORS, certificate } })
+  const servers: RunningServer[] = []
   const bindingKey: AcmeWorld['bindingKey'] = async (token = tokenOf('member')) => {
     const made = await manager.ask('POST', '/v1/acme-accounts', { name: 'test' }, { token })
     if (made.status !== 201) throw new Error(`No key: ${made.status} ${made.text}`)
@@ -43,7 +49,20 @@ export async function startAcmeServer(settings: Record<string, unknown> = {}): P
       if (reply.status !== 201) throw new Error(`No account: ${reply.status} ${reply.text}`)
       return client
     },
+    another: async () => {
+      const app = createKeyManagerApi({
+        ...manager,
+        config: { ...manager.config, public_url: manager.url },
+        validate: async () => null,
+        identityUrl: '',
+        log: createLog('test', 'silent'),
+      })
+      const server = await startServer(app, { host: '127.0.0.1', port: 0 })
+      servers.push(server)
+      return server.url
+    },
     stop: async () => {
+      for (const server of servers) await server.stop()
       await worker.stop()
       await manager.stop()
     },

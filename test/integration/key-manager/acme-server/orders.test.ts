@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { AcmeClient, type AcmeReply, acmeKey } from '../../../support/clients/acme-client.js'
 import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import type { Json } from '../../../support/clients/json-answers.js'
+import { eventually } from '../../../support/eventually.js'
 import { fileOf, keyOf, openssl } from '../../../support/inputs/x509.js'
 import {
   dns,
@@ -221,21 +222,28 @@ t.test('a request for a certificate must have exactly the names of the order, an
   t.match(await finalize(client, url, accepted), { status: 'valid' })
 })
 
-t.test('of two requests to finalize at once, one makes an order', async t => {
+t.test('of two requests to finalize at once, at two processes, one makes an order', async t => {
   const { url, authorizations } = await orderOf(client, dns('race.example'))
   await pass(world, authorizations)
-  const twins = [1, 2, 3, 4].map(() => {
+  const other = await world.another()
+  const held = await database.transaction()
+  await held('acme_order')
+    .where({ id: idOf(url) })
+    .forUpdate()
+  const outcomes = [client.base, other].map(through => {
     const twin = new AcmeClient(client.base, client.key)
     twin.account = client.account
-    return twin.send(`${url}/finalize`, { csr: requestFor(['race.example']) })
+    return twin.send(`${url}/finalize`, { csr: requestFor(['race.example']) }, { through })
   })
-  const outcomes = (await Promise.all(twins)).map(({ status }) => status)
-  t.same(outcomes.sort(), [200, 403, 403, 403])
-  const { secret_order_id } = await database('acme_order')
-    .where({ id: idOf(url) })
-    .first()
+  await eventually('both wait for the order', async () => {
+    const { rows } = await database.raw(
+      `SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()`,
+    )
+    return rows.length >= 2
+  })
+  await held.commit()
+  t.same((await Promise.all(outcomes)).map(outcomeOf).sort(), ['200 undefined', '403 orderNotReady'])
   t.equal((await database('secret_order').whereJsonPath('meta', '$.name', '=', 'race.example')).length, 1)
-  t.ok(secret_order_id)
 })
 
 t.test('a failed or deactivated authorization ends its order, and so does time', async t => {

@@ -301,24 +301,12 @@ t.test('without the setting there is no ACME server', async t => {
 
 t.test('nonces of one process are good for another', async t => {
   const client = await world.client()
-  const { createKeyManagerApi } = await import('../../../../controller/key-manager/api.js')
-  const { startServer } = await import('../../../../controller/http/server.js')
-  const { createLog } = await import('../../../../controller/log/log.js')
-  const app = createKeyManagerApi({
-    ...manager,
-    // A proxy distributes requests: clients know one URL.
-    config: { ...manager.config, public_url: base },
-    validate: async () => null,
-    identityUrl: '',
-    log: createLog('test', 'silent'),
-  })
-  const server = await startServer(app, { host: '127.0.0.1', port: 0 })
-  t.teardown(server.stop)
+  const other = await world.another()
   const account = client.account ?? ''
   const header = { alg: 'ES256', kid: account, nonce: await client.nonce(), url: account }
   const body = JSON.stringify(jwsOf(header, null, client.key))
   const send = () =>
-    fetch(account.replace(base, server.url), {
+    fetch(account.replace(base, other), {
       method: 'POST',
       headers: { 'Content-Type': 'application/jose+json' },
       body,
