@@ -5,7 +5,8 @@ import type { Configuration } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
 import type { ServiceSchema } from '../../database/migrate.js'
 import { connectionsWithinFiles } from '../../http/connections.js'
-import { startServer } from '../../http/server.js'
+import type { HttpSettings } from '../../http/options.js'
+import { type RunningServer, startServer } from '../../http/server.js'
 import type { ServerCertificate } from '../../http/tls/server-certificate.js'
 import { createIdentityApi } from '../../identity/api.js'
 import { createKeyManagerApi } from '../../key-manager/api.js'
@@ -21,7 +22,7 @@ import { listenersOf } from '../host/checks.js'
 import { OperatorError } from '../operator-error.js'
 import { keyFiles, loadIdentityCredentialKey } from '../state-directory/keys.js'
 import type { ProcessName } from '../state-directory/run-record.js'
-import { openApiCertificate } from '../wiring/api-certificate.js'
+import { type ApiCertificate, openApiCertificate } from '../wiring/api-certificate.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { requireDefaultProvider } from '../wiring/default-provider.js'
 import { computeDriverOf, openNetwork } from '../wiring/drivers.js'
@@ -82,25 +83,7 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
         `There is no identity API to serve: identity.external_url points to ${serviceUrls(instance.config).identity}.`,
       )
     }
-    const { max_connections, max_connections_per_source, tls } = instance.config.api
-    const servers = await Promise.all(
-      apis.map(async ({ name, address, create }) => {
-        const app = await create()
-        const limits = {
-          max: Math.min(max_connections, connectionsWithinFiles(apis.length)),
-          maxPerSource: max_connections_per_source,
-          trustedProxies: address.trusted_proxies,
-        }
-        const server = await startServer(app, address, {
-          ...{ limits, log },
-          ...(served !== null && {
-            tls: { certificate: served.origin.first, minimumVersion: tls.minimum_version },
-          }),
-        })
-        log.info({ api: name, url: server.url }, 'listening')
-        return server
-      }),
-    )
+    const servers = await startServers(apis, instance.config.api, served, log)
     const present = (certificate: ServerCertificate) => {
       for (const server of servers) server.useCertificate(certificate)
     }
@@ -115,6 +98,30 @@ export async function runApi(directory: string, only: readonly ApiName[]): Promi
       await Promise.all(databases.map(database => database.destroy()))
     }
   })
+}
+
+async function startServers(
+  apis: readonly Api[],
+  { max_connections, max_connections_per_source, tls }: HttpSettings,
+  served: ApiCertificate | null,
+  log: Logger,
+): Promise<RunningServer[]> {
+  return Promise.all(
+    apis.map(async ({ name, address, create }) => {
+      const app = await create()
+      const limits = {
+        max: Math.min(max_connections, connectionsWithinFiles(apis.length)),
+        maxPerSource: max_connections_per_source,
+        trustedProxies: address.trusted_proxies,
+      }
+      const server = await startServer(app, address, {
+        ...{ limits, log },
+        ...(served !== null && { tls: { certificate: served.origin.first, minimumVersion: tls.minimum_version } }),
+      })
+      log.info({ api: name, url: server.url }, 'listening')
+      return server
+    }),
+  )
 }
 
 function apisOf(
