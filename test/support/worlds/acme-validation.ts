@@ -11,7 +11,7 @@ import { createLocalDriver } from '../../../controller/network/local/driver.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
 import { ip } from '../../../controller/network/local/ip-command.js'
 import { createTestDatabase } from '../database/database.js'
-import { recordLog } from '../recorded-log.js'
+import { type RecordedLog, recordLog } from '../recorded-log.js'
 import { type ChallengeMachine, startChallengeMachine } from '../services/challenge-machine.js'
 import { type Answer, type NameServer, type Question, startNameServer } from '../services/name-server.js'
 import { type AcmeWorld, startAcmeServer } from './acme-server.js'
@@ -22,6 +22,7 @@ export type ValidationWorld = AcmeWorld & {
   fabric: Fabric
   networks: LocalNetworks
   nameServer: NameServer
+  log: RecordedLog
   /** A machine with this or any address on a subnet. */
   machine: (project: string, subnet: string, address?: string) => Promise<ChallengeMachine & { address: string }>
 }
@@ -57,6 +58,7 @@ export async function startValidation(
   const management = await networks.network('service', '172.30.9.0/24')
   await database('network').where({ id: management.id }).update({ built_in: 'management' })
   const nameServer = await startNameServer(answerTo)
+  const log = recordLog()
   const validator = await startValidator({
     database: world.manager.database,
     databaseUrl: world.manager.databaseUrl,
@@ -64,13 +66,13 @@ export async function startValidation(
       resolver: createResolver([nameServer.address]),
       reach: createReach({ driver, fabric, outsideNetworks, program: await buildProbe(directory) }),
     },
-    log: recordLog().log,
+    log: log.log,
   })
   const machines: ChallengeMachine[] = []
   const namespaces: string[] = []
   return {
     ...world,
-    ...{ driver, fabric, networks, nameServer },
+    ...{ driver, fabric, networks, nameServer, log },
     machine: async (project, subnet, desired) => {
       const [facts] = await driver.subnets([subnet])
       if (facts === undefined) throw new Error('There is no such subnet')

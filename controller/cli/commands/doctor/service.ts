@@ -12,6 +12,7 @@ const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
   worker: 'worker',
   'health-manager': 'health-manager',
   'key-manager-worker': 'key-manager worker',
+  'acme-validator': 'key-manager acme-validator',
 }
 
 /**
@@ -36,7 +37,10 @@ export async function checkService({ config, directory }: Instance, running: rea
     answering('network', urlOf(config.network)),
     answering('key manager', urlOf(config.key_manager)),
   ])
-  const missing = Object.entries(COMMANDS).filter(([name]) => !running.some(record => record.name === name))
+  const isNeeded = (name: string) => name !== 'acme-validator' || config.key_manager.acme_server.enable
+  const missing = Object.entries(COMMANDS).filter(
+    ([name]) => isNeeded(name) && !running.some(record => record.name === name),
+  )
   return [
     ok('processes', processes),
     ...missing.map(([name, command]) =>

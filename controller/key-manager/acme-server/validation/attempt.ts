@@ -48,8 +48,10 @@ export async function attemptChallenge(
     }
     const pause = PAUSES[challenge.attempts]
     const milliseconds = Math.round(performance.now() - started)
+    const { challengeType, value: name } = challenge
+    const { kind, ...problem } = outcome
     log.info(
-      { challenge: claim.id, type: challenge.challengeType, name: challenge.value, ...outcome, milliseconds },
+      { challenge: claim.id, challengeType, name, outcome: kind, ...problem, milliseconds },
       'challenge validated',
     )
     if (outcome.kind === 'unreachable' && pause !== undefined) return await postponeChallenge(database, claim, pause)

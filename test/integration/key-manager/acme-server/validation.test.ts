@@ -261,6 +261,7 @@ t.test('a wrong, endless or missing answer fails, and says why without showing w
     const done = await settled(client, challenge)
     failed(t, done, 'incorrectResponse', detail, what)
     t.notMatch(JSON.stringify(done), 'SECRET')
+    t.notMatch(world.log.text(), 'SECRET')
     t.match((await client.send(challenge.authorization)).body, { status: 'invalid' })
     const again = await client.send(challenge.url, {})
     t.match(again.body, { status: 'invalid' }, 'a settled challenge stays as it is')
