@@ -13,6 +13,7 @@ import { FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import type { Json } from '../../../support/clients/json-answers.js'
 import { eventually } from '../../../support/eventually.js'
 import { makePair } from '../../../support/inputs/certificates.js'
+import { startChallengeMachine } from '../../../support/services/challenge-machine.js'
 import type { Answer } from '../../../support/services/name-server.js'
 import { dns, orderOf } from '../../../support/worlds/acme-server.js'
 import { startValidation } from '../../../support/worlds/acme-validation.js'
@@ -21,10 +22,13 @@ import { startValidation } from '../../../support/worlds/acme-validation.js'
 const records = new Map<string, Answer[]>()
 const say = (name: string, type: 'A' | 'AAAA' | 'TXT', ...answers: Answer[]) => records.set(`${name} ${type}`, answers)
 
-const world = await startValidation(({ name, type }) => {
-  const answers = records.get(`${name} ${type}`)
-  return (answers !== undefined && answers.length > 1 ? answers.shift() : answers?.[0]) ?? []
-})
+const world = await startValidation(
+  ({ name, type }) => {
+    const answers = records.get(`${name} ${type}`)
+    return (answers !== undefined && answers.length > 1 ? answers.shift() : answers?.[0]) ?? []
+  },
+  { outsideNetworks: ['198.51.100.0/24'] },
+)
 t.teardown(world.stop)
 const { networks, driver, fabric, nameServer } = world
 
@@ -207,6 +211,38 @@ t.test('an address is resolved once: a name that changes its answer leads nowher
     'a redirect to the same name is resolved and checked again',
   )
   t.equal(baited, 0)
+})
+
+t.test('outside networks are reached from this machine, as far as the operator says', async t => {
+  const namespace = `test-outside-${randomUUID().slice(0, 8)}`
+  await ip(['netns', 'add', namespace])
+  t.teardown(() => ip(['netns', 'delete', namespace]))
+  const leg = `out${namespace.slice(-8)}`
+  await ip(['link', 'add', leg, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', namespace])
+  await ip(['address', 'add', '198.51.100.1/23', 'dev', leg])
+  await ip(['link', 'set', leg, 'up'])
+  for (const address of ['198.51.100.2/23', '198.51.101.2/23']) {
+    await ip(['-n', namespace, 'address', 'add', address, 'dev', 'eth0'])
+  }
+  await ip(['-n', namespace, 'link', 'set', 'eth0', 'up'])
+  const outside = await startChallengeMachine(namespace)
+  t.teardown(outside.stop)
+  const validate = async (name: string, address: string) => {
+    say(name, 'A', [address])
+    const challenge = await prepare(client, dns(name)[0] ?? {})
+    await outside.configure({ paths: okFor(challenge) })
+    return settled(client, challenge)
+  }
+  t.match(await validate('outside.test', '198.51.100.2'), { status: 'valid' })
+  failed(t, await validate('beyond.test', '198.51.101.2'), 'connection', /No network/, 'not in the setting')
+  failed(
+    t,
+    await validate('leg.test', '198.51.100.1'),
+    'connection',
+    /never contact/,
+    'this machine, though on the network',
+  )
+  t.equal(outside.requests.length, 1)
 })
 
 t.test('redirects are followed to addresses that pass the same checks', async t => {
