@@ -32,7 +32,8 @@ const TURNS_PER_PROJECT = 2
 export function createAcmeCa(service: AcmeService, log: Logger): CaBackend | null {
   const { directory_url: directoryUrl } = service.config.acme
   if (directoryUrl === undefined) return null
-  const parts = acmeParts(service, directoryUrl, log)
+  const publishers = publishersOf(service, log)
+  const parts = acmeParts(service, directoryUrl, publishers, log)
   const shares = createShares(TURNS, TURNS_PER_PROJECT)
   return {
     name: NAME,
@@ -66,21 +67,29 @@ export function createAcmeCa(service: AcmeService, log: Logger): CaBackend | nul
     renewalInfo: async (pem, signal) => infoOrNothing(parts().client, pem, signal),
     createSubordinate: null,
     revocationList: async () => null,
-    sweep: () => sweepAcme(parts()),
+    sweep: () => sweepAcme({ service, publishers, log }),
     revoke: (caId, serial, reason) => revokeByAcme(parts(), caId, serial, reason),
   }
 }
 
-/** What issuing needs; reads the CA file when it is first needed. @throws ConfigurationError */
-function acmeParts(service: AcmeService, directoryUrl: string, log: Logger): () => AcmeParts {
-  const { acme, certificate_authority: names } = service.config
-  let client: AcmeClient | null = null
-  const rows = rowPublisher(service.database)
+function publishersOf({ database, config: { acme } }: AcmeService, log: Logger): AcmeParts['publishers'] {
+  const rows = rowPublisher(database)
   const hook =
     acme.dns_hook === undefined
       ? undefined
-      : dnsHookPublisher(service.database, { argv: acme.dns_hook, timeoutSeconds: acme.dns_hook_timeout }, log)
-  const publishers = { 'http-01': rows, 'tls-alpn-01': rows, ...(hook !== undefined && { 'dns-01': hook }) }
+      : dnsHookPublisher(database, { argv: acme.dns_hook, timeoutSeconds: acme.dns_hook_timeout }, log)
+  return { 'http-01': rows, 'tls-alpn-01': rows, ...(hook !== undefined && { 'dns-01': hook }) }
+}
+
+/** What issuing needs; reads the CA file when it is first needed. @throws ConfigurationError */
+function acmeParts(
+  service: AcmeService,
+  directoryUrl: string,
+  publishers: AcmeParts['publishers'],
+  log: Logger,
+): () => AcmeParts {
+  const { acme, certificate_authority: names } = service.config
+  let client: AcmeClient | null = null
   return () => {
     client ??= createAcmeClient(
       directoryUrl,

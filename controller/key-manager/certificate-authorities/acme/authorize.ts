@@ -21,11 +21,12 @@ export type Authorizing = {
   projectId: string
   /** URLs of challenges that the CA was told to validate. */
   answered: readonly string[]
+  /** Stores more of them. */
+  remember: (told: readonly string[]) => Promise<void>
 }
 
 export type Authorized =
-  /** `answered` are the challenges that the CA has now been told to validate too. */
-  | { kind: 'waiting'; answered: readonly string[]; retryAfter: number | null }
+  | { kind: 'waiting'; retryAfter: number | null }
   /** For tenants. */
   | { kind: 'refused'; reason: string }
 
@@ -35,7 +36,7 @@ export type Authorized =
  * @throws AcmeProblem, Unreachable, NotServed
  */
 export async function authorize(parts: Authorizing, urls: readonly string[], signal: AbortSignal): Promise<Authorized> {
-  const { client, account, answered } = parts
+  const { client, account, remember } = parts
   const open: AcmeAuthorization[] = []
   let retryAfter: number | null = null
   for (const url of urls) {
@@ -44,20 +45,25 @@ export async function authorize(parts: Authorizing, urls: readonly string[], sig
     const { status, challenges } = read.value
     if (status === 'valid') continue
     if (status !== 'pending') return { kind: 'refused', reason: refusalOf(read.value) }
-    if (!challenges.some(challenge => answered.includes(challenge.url))) open.push(read.value)
+    if (!challenges.some(challenge => isTold(parts, challenge))) open.push(read.value)
   }
-  const told: string[] = []
   for (let at = 0; at < open.length; at += AT_ONCE) {
     const chunk = open.slice(at, at + AT_ONCE)
     const served = await Promise.all(chunk.map(each => publishOne(parts, each, signal)))
+    const told: string[] = []
     for (const each of served) {
       if ('reason' in each) return { kind: 'refused', reason: each.reason }
       await client.post(account, each.url, {}, z.unknown(), signal)
       told.push(each.url)
     }
+    await remember(told)
   }
-  return { kind: 'waiting', answered: told, retryAfter }
+  return { kind: 'waiting', retryAfter }
 }
+
+/** The CA may have been told by a worker that died before it stored that. */
+const isTold = ({ answered }: Authorizing, { url, status }: { url: string; status: string }): boolean =>
+  status !== 'pending' || answered.includes(url)
 
 const nameOf = ({ identifier, wildcard }: AcmeAuthorization): string =>
   wildcard === true ? `*.${identifier.value}` : identifier.value

@@ -94,20 +94,22 @@ async function prove(
 ): Promise<IssueOutcome> {
   const { requestId, projectId } = asked
   const preferred = service.config.acme.challenges
-  const { answered, startedAt } = state
+  const { startedAt } = state
+  let { answered } = state
+  const remember = async (told: readonly string[]) => {
+    answered = [...answered, ...told]
+    await writeState(service.database, asked, { ...state, answered })
+  }
   try {
     const outcome = await authorize(
       {
-        ...{ client, account, publishers, preferred, requestId, projectId, answered },
+        ...{ client, account, publishers, preferred, requestId, projectId, answered, remember },
         dnsAllowed: name => dnsAllowed(projectId, name),
       },
       order.authorizations,
       signal,
     )
     if (outcome.kind === 'refused') return { kind: 'rejected', reason: outcome.reason }
-    if (outcome.answered.length > 0) {
-      await writeState(service.database, asked, { ...state, answered: [...answered, ...outcome.answered] })
-    }
     return pending('The CA validates the names.', outcome.retryAfter ?? pauseAfter(startedAt))
   } catch (error) {
     if (!(error instanceof NotServed)) throw error

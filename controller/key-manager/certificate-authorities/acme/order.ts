@@ -1,5 +1,7 @@
+import { isIP } from 'node:net'
 import { z } from 'zod'
 import type { CertificateRequest } from '../../../../x509/certificate-request.js'
+import { isDnsName } from '../../../../x509/encoding/general-names.js'
 import type { Account, AcmeClient, Answered } from './client/client.js'
 import { AcmeProblem } from './client/problem.js'
 
@@ -20,14 +22,19 @@ const acmeChallenge = z.object({
   type: z.string(),
   url,
   status: z.string(),
-  token: z.string().max(500).optional(),
+  // Load balancers serve it as part of a path.
+  token: z
+    .string()
+    .regex(/^[A-Za-z0-9_-]{1,500}$/)
+    .optional(),
   error: z.unknown().optional(),
 })
 
 /** An authorization of RFC 8555, 7.1.4. */
 export const acmeAuthorization = z.object({
   status: z.enum(['pending', 'valid', 'invalid', 'deactivated', 'expired', 'revoked']),
-  identifier: z.object({ type: z.string(), value: z.string() }),
+  // Hooks get it, and they may be shell scripts.
+  identifier: z.object({ type: z.string(), value: z.string().refine(name => isDnsName(name) || isIP(name) !== 0) }),
   wildcard: z.boolean().optional(),
   expires: z.string().optional(),
   challenges: z.array(acmeChallenge),

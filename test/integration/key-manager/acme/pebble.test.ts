@@ -1,6 +1,7 @@
 import { createPrivateKey, X509Certificate } from 'node:crypto'
 import t from 'tap'
 import { createCaBackends } from '../../../../controller/key-manager/certificate-authorities/backends.js'
+import { rotateProjectKeys } from '../../../../controller/key-manager/rotation/project-keys.js'
 import { createLog } from '../../../../controller/log/log.js'
 import { writeCertificateRequest } from '../../../../x509/certificate-request.js'
 import { parseDistinguishedName } from '../../../../x509/encoding/distinguished-name.js'
@@ -157,9 +158,15 @@ t.test('a certificate is renewed at the CA, and revoked there', async t => {
   t.equal(await acme?.revoke(caId, '00', 'superseded'), 'unknown')
 })
 
-t.test('the key of the account is only stored encrypted, and survives a rotation', async t => {
+t.test('the key of the account is only stored encrypted, and outlives a rotation of all project keys', async t => {
   const [account] = await database('acme_client_account')
   t.match(account, { url: /^https/, directory_url: pebble.directoryUrl })
-  t.equal((await database('acme_client_account')).length, 1)
   t.notMatch(account.sealed_key.toString('latin1'), 'PRIVATE')
+  const options = { report: () => undefined, onResume: () => undefined }
+  t.match(await rotateProjectKeys(database, manager.keyring.backends, null, options), { unreadable: 0 })
+  for (const project of [OWN, FOREIGN, '']) manager.keyring.forgetActive(project)
+  await ordered({ ca_id: caId, subject_dn: 'CN=rotated.example' })
+  const accounts = await database('acme_client_account')
+  t.match(accounts, [{ id: account.id, url: account.url }])
+  t.not(accounts[0].project_key_id, account.project_key_id)
 })
