@@ -9,6 +9,14 @@ export const bootSchema = z.strictObject({
   /** Every beat is sent to all of them. IP addresses, without brackets. */
   healthManagers: z.array(z.strictObject({ host: z.union([z.ipv4(), z.ipv6()]), port: z.int().min(1).max(65535) })),
   beatIntervalSeconds: z.number().positive(),
+  /** How to read TLS material; amphorae of earlier versions lack it. `certificate` and `privateKey` are PEM. */
+  keyChannel: z
+    .strictObject({
+      endpoints: z.array(z.strictObject({ host: z.union([z.ipv4(), z.ipv6()]), port: z.int().min(1).max(65535) })),
+      certificate: z.string(),
+      privateKey: z.string(),
+    })
+    .optional(),
   /** What the amphora may use of its host, where that is less than all of it. Threads count as processes. */
   limits: z
     .strictObject({

@@ -35,7 +35,8 @@ export type ApiOptions<Service, Caller, Right> = {
   log: Logger
   /**
    * Builds the OpenAPI document from all routes on request. `path` differs from `/openapi.json` if the dialect
-   * strips `.json`. Without it, the API serves no description: that of a protocol is its RFC.
+   * strips `.json`. Without it, the API serves no description: that of a protocol is its RFC, and the key channel has
+   * only Krater's own programs as its clients.
    */
   description?: { path?: string; make: (routes: readonly Route<Service, Caller, Right>[]) => OpenApi }
   /** Set by a service that also takes turns itself. */

@@ -1,4 +1,5 @@
-import { createPrivateKey, createPublicKey, hkdfSync, type KeyObject } from 'node:crypto'
+import { createPublicKey, hkdfSync, type KeyObject } from 'node:crypto'
+import { ed25519FromSeed } from '../../x509/ed25519.js'
 
 /** Id of the heartbeat keys for new amphorae. Datagrams name their key's id, so that keys can be rotated. */
 export const HEARTBEAT_KEY_ID = 1
@@ -39,13 +40,6 @@ function derive(master: Buffer, amphoraId: string, purpose: string, keyId?: numb
   if (master.length < 32) throw new Error('The amphora master key must have at least 32 bytes.')
   const info = keyId === undefined ? Buffer.from(purpose) : Buffer.concat([Buffer.from(purpose), Buffer.of(keyId)])
   return Buffer.from(hkdfSync('sha256', master, amphoraId.toLowerCase(), info, 32))
-}
-
-/** DER prefix of a PKCS #8 ed25519 private key, before its 32-byte seed (RFC 8410). */
-const PKCS8_ED25519 = Buffer.from('302e020100300506032b657004220420', 'hex')
-
-function ed25519FromSeed(seed: Buffer): KeyObject {
-  return createPrivateKey({ key: Buffer.concat([PKCS8_ED25519, seed]), format: 'der', type: 'pkcs8' })
 }
 
 function opensshPublicBlob(key: KeyObject): Buffer {

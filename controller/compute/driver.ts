@@ -22,6 +22,8 @@ export type MachineSpec = {
   /** Destinations of heartbeats. */
   healthManagers: { host: string; port: number }[]
   beatIntervalSeconds: number
+  /** Where and with which key it reads TLS material. `certificate` and `privateKey` are PEM. */
+  keyChannel: { endpoints: { host: string; port: number }[]; certificate: string; privateKey: string }
 }
 
 /** What a machine's host or hypervisor observes about it, without the management network. */

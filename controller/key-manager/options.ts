@@ -1,5 +1,6 @@
 import { z } from 'zod'
-import { apiAddress, flag, quotaLimit } from '../options/values.js'
+import { KEY_CHANNEL_PORT } from '../../amphora-agent/protocol/key-channel.js'
+import { apiAddress, flag, host as hostValue, port as portValue, quotaLimit } from '../options/values.js'
 import { acmeServerOptions } from './acme-server/options.js'
 import { acmeOptions } from './certificate-authorities/acme/options.js'
 import { certificateAuthorityOptions } from './certificate-authorities/internal/options.js'
@@ -81,6 +82,17 @@ export const keyManagerOptions = z
       .optional()
       .describe('URL at which clients reach the API; every reference in answers begins with it'),
     ...apiOptions,
+    channel: z
+      .strictObject({
+        host: hostValue
+          .optional()
+          .describe(
+            'Address at which amphorae reach it; defaults to the controller’s address on the management network',
+          ),
+        port: portValue.default(KEY_CHANNEL_PORT),
+      })
+      .prefault({})
+      .describe('The key channel, on which amphorae read the certificates of their load balancers'),
     worker: orderWorkerOptions,
     renewals: renewalOptions,
     housekeeping: housekeepingOptions,

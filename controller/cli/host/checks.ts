@@ -81,6 +81,13 @@ export function listenersOf(config: Configuration, healthManagerHost: string | n
   return [
     ...tcp,
     {
+      what: 'the key channel',
+      setting: 'key_manager.channel',
+      protocol: 'tcp',
+      host: config.key_manager.channel.host ?? healthManagerHost,
+      port: config.key_manager.channel.port,
+    },
+    {
       what: 'the health manager',
       setting: 'health_manager',
       protocol: 'udp',

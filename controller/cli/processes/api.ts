@@ -9,8 +9,10 @@ import type { HttpSettings } from '../../http/options.js'
 import { type RunningServer, startServer } from '../../http/server.js'
 import type { ServerCertificate } from '../../http/tls/server-certificate.js'
 import { createIdentityApi } from '../../identity/api.js'
+import { createChecks, INSPECTION_MILLISECONDS } from '../../inspection/checks.js'
 import { createKeyManagerApi } from '../../key-manager/api.js'
 import { createRefusalLog, type RefusalLog } from '../../key-manager/audit/refusals.js'
+import { type ChannelServer, startChannelServer } from '../../key-manager/channel/server.js'
 import { createLoadBalancerApi } from '../../load-balancer/api.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { createNetworkApi } from '../../network/api.js'
@@ -20,12 +22,18 @@ import { requireProtectedApis } from '../api-tls/plain-http.js'
 import type { Command } from '../command.js'
 import { listenersOf } from '../host/checks.js'
 import { OperatorError } from '../operator-error.js'
-import { keyFiles, loadIdentityCredentialKey } from '../state-directory/keys.js'
+import {
+  keyFiles,
+  loadChannelCertificate,
+  loadChannelKeys,
+  loadIdentityCredentialKey,
+} from '../state-directory/keys.js'
 import type { ProcessName } from '../state-directory/run-record.js'
 import { type ApiCertificate, openApiCertificate } from '../wiring/api-certificate.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { requireDefaultProvider } from '../wiring/default-provider.js'
 import { computeDriverOf, openNetwork } from '../wiring/drivers.js'
+import { managementAddress } from '../wiring/host-networks.js'
 import { type Instance, openDatabase, openInstance } from '../wiring/instance.js'
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
 import { openKeyring } from '../wiring/key-manager/keyring.js'
@@ -183,8 +191,9 @@ function keyManagerOf(
   tokens: TokenValidation,
   log: Logger,
 ): Api {
-  const { config } = instance
+  const { config, directory } = instance
   let refusals: RefusalLog | undefined
+  let channel: ChannelServer | undefined
   return {
     name: 'key-manager',
     address: config.key_manager,
@@ -197,15 +206,30 @@ function keyManagerOf(
       }
       await openCaBackends(service)
       refusals = createRefusalLog(database, log)
+      const checks = createChecks({ inspectionMilliseconds: INSPECTION_MILLISECONDS })
+      const { host = await managementAddress(instance, await openNetwork(instance, open('network'))), port } =
+        config.key_manager.channel
+      const files = keyFiles(config, directory)
+      channel = startChannelServer({
+        service: { ...service, checks, recordRefusal: refusals.record },
+        address: { host, port },
+        certificate: loadChannelCertificate(files),
+        secret: loadChannelKeys(files).secret,
+        log,
+      })
       return createKeyManagerApi({
         ...service,
         refusals,
+        checks,
         validate: tokens.validator(),
         identityUrl: serviceUrls(config).identity,
         log,
       })
     },
-    stop: async () => refusals?.flush(),
+    stop: async () => {
+      await channel?.stop()
+      await refusals?.flush()
+    },
   }
 }
 

@@ -4,9 +4,10 @@ import { existsSync, mkdirSync, readFileSync, renameSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import type { Configuration } from '../../config/schema.js'
+import { type ChannelCertificate, createChannelCertificate } from '../../key-channel/keys.js'
 import { masterKeySource } from '../../key-manager/crypto/simple/master-keys.js'
 import { ConfigurationError } from '../../options/configuration-error.js'
-import { makePrivateFile } from '../../process/private-file.js'
+import { makePrivateFile, writePrivateFile } from '../../process/private-file.js'
 import { withTemporaryDirectory } from '../../process/temporary-directory.js'
 
 const run = promisify(execFile)
@@ -22,6 +23,11 @@ export type KeyFiles = {
   keyManagerAudit: string
   /** The key of the CA of the APIs' own certificates; null when the settings need none. */
   apiAuthority: string | null
+  /** The secret from which the keys of the key channel's clients are derived. */
+  keyChannel: string
+  /** The key channel's own certificate and private key, in PEM. */
+  keyChannelCertificate: string
+  keyChannelKey: string
 }
 
 /** `publicLine` is `ssh-ed25519 AAAA... comment`; `privateKey` is in OpenSSH's format. */
@@ -39,6 +45,9 @@ export function keyFiles(config: Configuration, directory: string): KeyFiles {
     keyManagerMaster: keyManagerMasterFile(config, directory),
     keyManagerAudit: join(directory, 'keys/key-manager-audit'),
     apiAuthority: apiAuthorityFile(config, directory),
+    keyChannel: join(directory, 'keys/key-channel'),
+    keyChannelCertificate: join(directory, 'keys/key-channel.crt'),
+    keyChannelKey: join(directory, 'keys/key-channel.key'),
   }
 }
 
@@ -64,11 +73,21 @@ export async function generateKeys(files: KeyFiles): Promise<void> {
   for (const path of Object.values(files)) {
     if (path !== null) mkdirSync(dirname(path), { recursive: true, mode: 0o700 })
   }
-  for (const path of [files.amphoraMaster, files.identityCredentials, files.keyManagerMaster, files.keyManagerAudit]) {
+  const secrets = ['amphoraMaster', 'identityCredentials', 'keyManagerMaster', 'keyManagerAudit', 'keyChannel'] as const
+  for (const path of secrets.map(name => files[name])) {
     if (path !== null && !existsSync(path)) makePrivateFile(path, `${randomBytes(32).toString('hex')}\n`)
   }
+  generateChannelCertificate(files)
   await generateSshKey(files.controllerSsh, 'krater-controller')
   await generateSshKey(files.operatorSsh, 'krater-operator')
+}
+
+/** The key is written last: a certificate without one is replaced. */
+function generateChannelCertificate({ keyChannelCertificate, keyChannelKey }: KeyFiles): void {
+  if (existsSync(keyChannelKey)) return
+  const { certificate, privateKey } = createChannelCertificate()
+  writePrivateFile(keyChannelCertificate, certificate)
+  makePrivateFile(keyChannelKey, privateKey)
 }
 
 async function generateSshKey(path: string, comment: string): Promise<void> {
@@ -104,6 +123,21 @@ export function loadIdentityCredentialKey(files: KeyFiles): Buffer {
 export function loadKeyManagerAuditKey(files: KeyFiles): Buffer {
   return loadSecret(files.keyManagerAudit, 'the audit log’s key')
 }
+
+/** What clients of the key channel need. */
+export type ChannelKeys = { secret: Buffer; certificate: string }
+
+/** The secret of the key channel (32 bytes) and its certificate. */
+export const loadChannelKeys = (files: KeyFiles): ChannelKeys => ({
+  secret: loadSecret(files.keyChannel, 'the secret of the key channel'),
+  certificate: readKey(files.keyChannelCertificate, 'the certificate of the key channel'),
+})
+
+/** The certificate and private key of the key channel's server. */
+export const loadChannelCertificate = (files: KeyFiles): ChannelCertificate => ({
+  certificate: readKey(files.keyChannelCertificate, 'the certificate of the key channel'),
+  privateKey: readKey(files.keyChannelKey, 'the private key of the key channel'),
+})
 
 function loadSecret(path: string, setting: string): Buffer {
   const hex = readKey(path, setting).trim()

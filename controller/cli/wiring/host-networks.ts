@@ -13,16 +13,19 @@ export const hostLegName = (instanceId: string, network: 'mgmt' | 'pub'): string
 type Leg = { networkId: string; mtu: number; cidr: string; address: string }
 
 /**
- * Ensures the host's interface on the management network, on which amphorae reach the health manager and nothing else.
- * A reboot removes it. Safe to repeat.
+ * Ensures the host's interface on the management network, on which amphorae reach the health manager, the key channel
+ * and nothing else. A reboot removes it. Safe to repeat.
  */
 export async function ensureManagementInterface(
   fabric: Fabric,
   instanceId: string,
   leg: Leg,
-  { health_manager }: Pick<Configuration, 'health_manager'>,
+  { health_manager, key_manager }: Pick<Configuration, 'health_manager' | 'key_manager'>,
 ): Promise<void> {
-  const open: OpenPort[] = [{ protocol: 'udp', port: health_manager.port }]
+  const open: OpenPort[] = [
+    { protocol: 'udp', port: health_manager.port },
+    { protocol: 'tcp', port: key_manager.channel.port },
+  ]
   await ensureHostLeg(fabric, hostLegName(instanceId, 'mgmt'), leg, { open, isolated: true })
 }
 
@@ -56,19 +59,26 @@ async function ensureHostLeg(
   await fabric.attachHost({ networkId, mtu, interfaceName, addresses: [`${address}/${prefixOf(cidr)}`] })
 }
 
+/** This machine's address on the management network; loopback if the network driver has no networks on this host. */
+export async function managementAddress({ config }: Instance, driver: NetworkDriver): Promise<string> {
+  if (!networkDriver(config.network.driver).onHost) return '127.0.0.1'
+  return (await driver.managementNetwork()).controllerAddress
+}
+
 /**
- * Connects this machine to the amphorae's management network. Uses loopback if the network driver has no networks on
- * this host.
- * @returns the address to which amphorae send heartbeats
+ * Connects this machine to the amphorae's management network.
+ * @returns managementAddress
  */
 export async function connectToAmphorae(
-  { config }: Instance,
+  instance: Instance,
   driver: NetworkDriver,
   { fabric, instanceId }: { fabric: Fabric; instanceId: string },
 ): Promise<string> {
-  if (!networkDriver(config.network.driver).onHost) return config.health_manager.host ?? '127.0.0.1'
-  const { network, subnet, controllerAddress } = await driver.managementNetwork()
-  const leg = { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: controllerAddress }
-  await ensureManagementInterface(fabric, instanceId, leg, config)
-  return config.health_manager.host ?? controllerAddress
+  const { config } = instance
+  if (networkDriver(config.network.driver).onHost) {
+    const { network, subnet, controllerAddress } = await driver.managementNetwork()
+    const leg = { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: controllerAddress }
+    await ensureManagementInterface(fabric, instanceId, leg, config)
+  }
+  return managementAddress(instance, driver)
 }

@@ -1,5 +1,6 @@
 import type { Boot } from '../../../amphora-agent/protocol/boot.js'
 import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
+import { RELAY_SOCKET } from '../../../amphora-agent/protocol/paths.js'
 import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
 import { MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
 import type { MachineSpec } from '../driver.js'
@@ -8,7 +9,7 @@ import { type BootData, MachineError } from './machine-process.js'
 
 /** The data that a machine receives at its start. @param limits the limits in force @throws MachineError */
 export function createBootData(
-  { amphoraId, managementPort, identity, healthManagers, beatIntervalSeconds }: MachineSpec,
+  { amphoraId, managementPort, identity, healthManagers, beatIntervalSeconds, keyChannel }: MachineSpec,
   limits: Partial<Limits>,
 ): BootData {
   const [first] = managementPort.fixedIps
@@ -19,12 +20,13 @@ export function createBootData(
     heartbeatKeyId: identity.heartbeatKeyId,
     healthManagers,
     beatIntervalSeconds,
+    keyChannel,
     limits,
   }
   return {
     'host-key': identity.sshHostKey,
-    // Permits only the agent's socket. sshd_config independently enforces the same.
-    'controller-key': `restrict,port-forwarding,permitopen="[${AGENT_SOCKET}]:*" ${identity.controllerPublicKey.trim()}\n`,
+    // Permits only the agent's sockets. sshd_config independently enforces the same.
+    'controller-key': `restrict,port-forwarding,permitopen="[${AGENT_SOCKET}]:*",permitopen="[${RELAY_SOCKET}]:*" ${identity.controllerPublicKey.trim()}\n`,
     'operator-key': `${identity.operatorPublicKey.trim()}\n`,
     boot: JSON.stringify(boot),
     'management-address': `${first.address}\n`,

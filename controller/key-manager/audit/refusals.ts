@@ -2,7 +2,7 @@ import type { Database } from '../../database/connection.js'
 import type { Logger } from '../../log/log.js'
 import { type Actor, type AuditEntry, recordAudit } from './record.js'
 
-export type Refusal = AuditEntry & { detail: { status: number } }
+export type Refusal = AuditEntry & { detail: { status: number } & AuditEntry['detail'] }
 
 /** Records a refusal, or only counts it if its caller had many. */
 export type RecordRefusal = (actor: Actor, refusal: Refusal) => Promise<void>
