@@ -78,6 +78,7 @@ export const RULES = {
   'certificates list': { legacy: payloadReaders, new: hasRole('member') },
   'certificate show': { legacy: legacyRead, new: newRead },
   'certificate change': { legacy: legacyChange, new: newUse },
+  'binding create': { legacy: payloadReaders, new: hasRole('member') },
   'orders list': { legacy: payloadReaders, new: hasRole('member') },
   'order create': { legacy: writers, new: hasRole('member') },
   'order show': { legacy: all(anyRole, ownProject), new: all(hasRole('member'), ownProject) },

@@ -5,6 +5,7 @@ import { readPrivateKey } from '../private-key.js'
 import { openBundle } from './bundle.js'
 import { readIntermediates, readLeafAndOthers, readPemCertificates, requireName } from './certificates.js'
 import { type Material, Unusable } from './material.js'
+import { pemBlocks } from './pem-blocks.js'
 import { readRevocationLists } from './revocation-lists.js'
 
 /** What a TLS server or client reads from a file. */
@@ -70,6 +71,10 @@ export function digestOf(ders: readonly Buffer[]): string {
   for (const der of ders) hash.update(der)
   return hash.digest('hex')
 }
+
+/** The digest of what is public in assembled PEM. */
+export const digestOfPem = (pem: string): string =>
+  digestOf([...pemBlocks(pem, 'CERTIFICATE'), ...pemBlocks(pem, 'X509 CRL')])
 
 function withKey(leaf: X509Certificate, others: readonly X509Certificate[], key: KeyObject): Assembled {
   requireName(leaf)

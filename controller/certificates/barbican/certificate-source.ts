@@ -23,7 +23,7 @@ export function createBarbicanSource(options: BarbicanOptions): CertificateSourc
   const client = createKeyManagerClient(keyManager)
   const checks = createChecks(inspector, limits)
   return {
-    check: async ({ token, project, user }, requested) => {
+    check: async ({ token, project, user }, _, requested) => {
       const verdicts = await checks
         .check([project, user], requested, signal => createReader({ client, serviceUser, token, signal }))
         .catch(error => {

@@ -3,12 +3,14 @@ import { AnswerTooLarge, createExchange, type ExchangeOptions, transportErrorTex
 import { KeyManagerUnavailable } from './errors.js'
 
 export type KeyManagerRequest = {
-  method: 'GET' | 'PUT'
+  method: 'GET' | 'PUT' | 'POST'
   path: string
   token: string
   /** Default: JSON. */
   accept?: string
   body?: object
+  /** A status that says something about the request, besides the usual ones. */
+  alsoConclusive?: number
 }
 
 export type KeyManagerAnswer = { status: number; bytes: Buffer }
@@ -40,7 +42,10 @@ export function createKeyManagerClient(options: KeyManagerClientOptions): KeyMan
   const { url, answerSeconds } = options
   const exchange = createExchange({ ...options, maxConnections: MAX_CONNECTIONS })
 
-  const send: KeyManagerClient['send'] = async ({ method, path, token, accept, body }, callerSignal) => {
+  const send: KeyManagerClient['send'] = async (
+    { method, path, token, accept, body, alsoConclusive },
+    callerSignal,
+  ) => {
     const timeout = AbortSignal.timeout(answerSeconds * 1000)
     const signal = AbortSignal.any([timeout, callerSignal])
     const headers = { 'X-Auth-Token': token, ...(accept !== undefined && { Accept: accept }) }
@@ -48,7 +53,7 @@ export function createKeyManagerClient(options: KeyManagerClientOptions): KeyMan
       try {
         const request = { method, path, headers, body, maxAnswerBytes: MAX_ANSWER_BYTES }
         const { status, bytes } = await exchange.send(request, signal)
-        if (CONCLUSIVE_STATUSES.has(status)) return { status, bytes }
+        if (CONCLUSIVE_STATUSES.has(status) || status === alsoConclusive) return { status, bytes }
         throw new KeyManagerUnavailable(`${url} answered ${method} ${path} with ${status}`)
       } catch (error) {
         if (error instanceof KeyManagerUnavailable) throw error

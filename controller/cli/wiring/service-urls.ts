@@ -15,6 +15,10 @@ export function serviceUrls(config: Configuration): ServiceUrls {
   }
 }
 
+/** The URL of a load balancer. @param base of the load balancing API */
+export const loadBalancerUrl = (base: string, id: string): string =>
+  `${base.replace(/\/+$/, '')}/v2/lbaas/loadbalancers/${id}`
+
 type Address = { host: string; port: number }
 
 /** The URL of an API of these settings at its listening address, with loopback in place of a wildcard address. */

@@ -2,7 +2,7 @@ import type { Answer } from '../../api/answer.js'
 import { ref } from '../../api/schema.js'
 import { maybeOne, one } from '../../database/query.js'
 import { and, type Fragment, identifier, identifiers, join, sql } from '../../database/sql.js'
-import { forbidden } from '../../http/errors.js'
+import { conflict, forbidden } from '../../http/errors.js'
 import { type ConsumerKind, columnsOf, consumerJson, tableOf } from '../consumers/kind.js'
 import { missing, newId, requireId } from '../ids.js'
 import { quotaReached } from '../rights.js'
@@ -139,15 +139,18 @@ async function removeConsumer(
   const same = columnsOf(kind).map((name, at) => sql`${identifier('c', name)} = ${values[at] ?? ''}`)
   const known = await maybeOne(
     database,
-    sql<{ registeredBy: string; gone: boolean }>`
+    sql<{ registeredBy: string; isBinding: boolean; gone: boolean }>`
      WITH known AS (
-       SELECT c.id, c.project_id FROM ${table} c WHERE ${and([sql`${identifier('c', `${kind.owner}_id`)} = ${owner.id}`, ...same])}),
+       SELECT c.id, c.project_id, c.load_balancer_id IS NOT NULL AS is_binding FROM ${table} c WHERE ${and([sql`${identifier('c', `${kind.owner}_id`)} = ${owner.id}`, ...same])}),
      gone AS (DELETE FROM ${table} c USING known
-               WHERE c.id = known.id AND (${isOwner} OR known.project_id = ${projectId}) RETURNING c.id)
-     SELECT known.project_id AS "registeredBy", EXISTS (SELECT 1 FROM gone) AS gone FROM known`,
+               WHERE c.id = known.id AND NOT known.is_binding AND (${isOwner} OR known.project_id = ${projectId}) RETURNING c.id)
+     SELECT known.project_id AS "registeredBy", known.is_binding AS "isBinding", EXISTS (SELECT 1 FROM gone) AS gone FROM known`,
   )
   if (known !== undefined && !isOwner && known.registeredBy !== projectId) {
     throw forbidden('The consumer was registered by another project.')
+  }
+  if (known?.isBinding) {
+    throw conflict('A load balancer uses it, and stays a consumer until it no longer does.')
   }
   if (known?.gone !== true) throw missing('Consumer')
   return { status: 200, json: await kind.record(database, call, owner.id) }

@@ -5,6 +5,7 @@ import { execute, maybeOne, one } from '../../database/query.js'
 import { and, sql } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'
 import { badRequest, conflict } from '../../http/errors.js'
+import { requireUnbound } from '../bindings/binding.js'
 import { CONTAINER_CONSUMERS } from '../containers/consumers.js'
 import {
   CONTAINER_JSON,
@@ -158,6 +159,7 @@ async function deleteContainer({ database }: ApiService, call: Call, allowOn: Al
   return inTransaction(database, async trx => {
     const container = await findContainer(trx, call.params.id, { lock: sql`FOR UPDATE OF c` })
     allowOn(container)
+    await requireUnbound(trx, 'containers', container.id)
     await execute(
       trx,
       sql`WITH unlinked AS (DELETE FROM container_secret WHERE container_id = ${container.id}),

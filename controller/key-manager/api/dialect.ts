@@ -12,6 +12,7 @@ import { createHealthCheck } from '../../http/health-check.js'
 import { createClientAddress, sourceOf } from '../../http/trusted-proxies.js'
 import { createAuthenticator, placeOfCaller } from '../../identity/authenticate.js'
 import type { Caller, TokenValidator } from '../../identity/caller.js'
+import type { Checks } from '../../inspection/checks.js'
 import type { Place } from '../../process/fair-queue.js'
 import type { Actor, AuditAction, AuditEntry } from '../audit/record.js'
 import type { RecordRefusal } from '../audit/refusals.js'
@@ -31,7 +32,7 @@ import { refuseUnrouted } from './unrouted.js'
 export const MAX_MINOR = 2
 
 /** What the handlers of this API work with. */
-export type ApiService = Service & { config: KeyManagerSettings; caBackends: readonly CaBackend[] }
+export type ApiService = Service & { config: KeyManagerSettings; caBackends: readonly CaBackend[]; checks: Checks }
 
 /** The caller, and its place in the queue of requests. */
 export type ApiCaller = Requester & { place: Place }

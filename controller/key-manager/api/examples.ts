@@ -57,6 +57,12 @@ export const EXAMPLES: Examples = {
     'DELETE /v1/containers/{id}/consumers': { json: serviceConsumer },
     ...aclOf('/v1/secrets/{id}', secret),
     ...aclOf('/v1/containers/{id}', container),
+    'POST /v1/bindings/{load_balancer}': {
+      json: {
+        url: 'https://load-balancer.example/v2/lbaas/loadbalancers/$LOAD_BALANCER_ID',
+        certificates: [container],
+      },
+    },
     'GET /v1/orders': { command: 'secret order list' },
     'POST /v1/orders': {
       json: { type: 'asymmetric', meta: { name: 'pair', algorithm: 'rsa', bit_length: 2048 } },

@@ -65,6 +65,9 @@ export async function swapParts(
     sql<{ version: number }>`
       WITH box AS (
         UPDATE container SET version = version + 1, updated_at = now() WHERE id = ${id} RETURNING version),
+      -- Load balancers are told of the new certificate.
+      unknown AS (
+        UPDATE container_consumer SET material = '{}' WHERE container_id = ${id} AND load_balancer_id IS NOT NULL),
       swapped AS (
         UPDATE certificate t
            SET ca_id = ${caId}, serial = ${serial}, issuer = ${issuer}, names = ${names}, pem = ${pem},

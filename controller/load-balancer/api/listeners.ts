@@ -22,7 +22,7 @@ import { listenerCreateSchema } from '../tree/nested.js'
 import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../tree/new-objects.js'
 import { apiCaller, type Call, MAX_TREE_BYTES } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
-import { listenerStatistics } from './statistics.js'
+import { listenerStatistics } from './observed/statistics.js'
 
 /**
  * Whether an update may increase the demand on machines. A limit of -1 takes a share of the rest, so any other
@@ -62,7 +62,7 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const id = objects.listeners[0]?.id ?? ''
   // Cheap checks first: unsupported objects need no look-ups.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
-  await checkReferences(service, apiCaller(call), objects)
+  await checkReferences(service, apiCaller(call), above.id, objects)
   const object = await changeLoadBalancer(
     service,
     requestDetail(call, 'create', listener, id),
@@ -92,7 +92,7 @@ async function update(service: Service, call: Call<z.output<typeof updateBody>>,
   if (desired !== null) {
     const values = completeListenerUpdate(config, found, given)
     refuseUnsupported(enabledProvider(providers, found.provider), listener, values)
-    await checkCertificates(service, apiCaller(call), desired)
+    await checkCertificates(service, apiCaller(call), found.load_balancer_id, desired)
   }
   const object = await changeLoadBalancer(
     service,

@@ -45,8 +45,8 @@ import { presentTree } from '../tree/present-tree.js'
 import { isForeignKeyViolation } from './administration/shared-objects.js'
 import { apiCaller, type Call, MAX_TREE_BYTES, route } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
-import { loadBalancerStatistics } from './statistics.js'
-import { statusTrees } from './status-tree.js'
+import { loadBalancerStatistics } from './observed/statistics.js'
+import { statusTrees } from './observed/status-tree.js'
 
 const createBody = wrappedBodyWithLists(loadBalancer.singular, loadBalancerCreateSchema)
 const updateBody = wrappedBody(loadBalancer.singular, updateSchema(loadBalancer))
@@ -82,8 +82,8 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const projectId = projectOf(body, caller.project?.id ?? null)
   authorise(caller, right, projectId)
   if (body.vip_sg_ids.length > 0) authorise(caller, ATTRIBUTE_RIGHTS['POST loadbalancer vip_sg_ids'], projectId)
-  const { vipPlan, ...plan } = await planLoadBalancer(service, call, body)
   const id = randomUUID()
+  const { vipPlan, ...plan } = await planLoadBalancer(service, call, id, body)
   const vip = await claimVip(network, vipPlan, { loadBalancerId: id, projectId }).catch(async error => {
     // A met quota is the better answer than a taken address.
     await refuseIfQuotaMet(database, projectId, 'loadbalancer', config.quota)
@@ -108,7 +108,12 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
 type LoadBalancerPlan = { objects: NewObjects; placement: Placement; vipPlan: VipPlan }
 
 /** Checks a create body and looks up everything that it refers to. Changes nothing. @throws ApiError */
-async function planLoadBalancer(service: Service, call: Call, body: LoadBalancerBody): Promise<LoadBalancerPlan> {
+async function planLoadBalancer(
+  service: Service,
+  call: Call,
+  id: string,
+  body: LoadBalancerBody,
+): Promise<LoadBalancerPlan> {
   const { network, config } = service
   const { caller } = call
   requireVip(config, body)
@@ -122,7 +127,7 @@ async function planLoadBalancer(service: Service, call: Call, body: LoadBalancer
   refuseUnsupportedPlacement(placement)
   refuseUnsupported(provider, loadBalancer, body)
   refuseUnsupportedObjects(provider, objects)
-  await checkReferences(service, apiCaller(call), objects)
+  await checkReferences(service, apiCaller(call), id, objects)
   return { objects, placement, vipPlan }
 }
 

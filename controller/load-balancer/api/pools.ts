@@ -27,7 +27,7 @@ import { poolCreateSchema } from '../tree/nested.js'
 import { planPool, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { apiCaller, type Call, MAX_TREE_BYTES } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
-import { poolStatistics } from './statistics.js'
+import { poolStatistics } from './observed/statistics.js'
 
 const createBody = wrappedBodyWithLists(pool.singular, poolCreateSchema)
 const updateBody = wrappedBody(pool.singular, updateSchema(pool))
@@ -60,7 +60,7 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const objects = { pools: [planned], listeners: [] }
   // Cheap checks first: unsupported objects need no look-ups.
   refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
-  await checkReferences(service, apiCaller(call), objects)
+  await checkReferences(service, apiCaller(call), above.load_balancer_id, objects)
   const object = await changeLoadBalancer(
     service,
     requestDetail(call, 'create', pool, planned.id),
@@ -100,7 +100,7 @@ async function update(service: Service, call: Call<z.output<typeof updateBody>>,
   if (desired !== null) {
     const values = completePoolUpdate(config, found, given)
     refuseUnsupported(enabledProvider(providers, found.provider), pool, values)
-    await checkCertificates(service, apiCaller(call), desired)
+    await checkCertificates(service, apiCaller(call), found.load_balancer_id, desired)
   }
   const object = await changeLoadBalancer(
     service,

@@ -13,12 +13,14 @@ export type ApiCaller = { caller: Caller; token: string }
 /**
  * Checks the addresses of new members, and looks up each subnet and certificate that new objects refer to once,
  * with the caller's rights.
+ * @param loadBalancerId of the load balancer, which may not exist yet
  * @throws ApiError 400 when a reference does not exist or the caller cannot use it, 503 when a service cannot
  *   answer
  */
 export async function checkReferences(
   { network, certificates, config }: Pick<Service, 'network' | 'certificates' | 'config'>,
   { caller, token }: ApiCaller,
+  loadBalancerId: string,
   { pools, listeners }: NewObjects,
 ): Promise<void> {
   const members = pools.flatMap(pool => pool.members.map(({ values }) => values))
@@ -28,7 +30,7 @@ export async function checkReferences(
     listeners.map(({ values }) => values),
     pools.map(({ values }) => values),
   )
-  if (desired !== null) await checkCertificates({ certificates }, { caller, token }, desired)
+  if (desired !== null) await checkCertificates({ certificates }, { caller, token }, loadBalancerId, desired)
 }
 
 /**
@@ -38,10 +40,11 @@ export async function checkReferences(
 export async function checkCertificates(
   { certificates }: Pick<Service, 'certificates'>,
   { caller, token }: ApiCaller,
+  loadBalancerId: string,
   desired: RequestedReferences,
 ): Promise<void> {
   const owner = { token, project: caller.project?.id ?? '', user: caller.user.id }
-  const invalid = await outsideTurn(() => certificates.check(owner, desired))
+  const invalid = await outsideTurn(() => certificates.check(owner, loadBalancerId, desired))
   if (invalid.length === 0) return
   const listed = invalid.map(({ ref, reason }) => `${ref} (${reason})`).join(', ')
   throw badRequest(`Could not retrieve certificate: ${listed}`)

@@ -2,6 +2,7 @@ import type { RequestedReferences } from '../../../x509/material/reference.js'
 import type { listener } from '../objects/listeners/resource.js'
 import type { pool } from '../objects/pools/resource.js'
 import type { Created } from '../schema/attributes.js'
+import type { LoadBalancerTree, TlsMaterial } from './tree.js'
 
 /** Certificate references of one listener or pool. */
 type References = {
@@ -72,3 +73,44 @@ function changed(changes: readonly { before: References; now: References }[]): R
   }
   return Object.values(desired).some(references => references.length > 0) ? desired : null
 }
+
+/** A reference, and what it must lead to. */
+export type MaterialReference = Pick<TlsMaterial, 'ref' | 'kind'> & {
+  /** Of a revocation list: the reference to the CA that must have signed it. */
+  authority: string | null
+}
+
+/** All that a load balancer refers to, each once, sorted. Excludes objects under deletion. Pure. */
+export function referencesIn({ change, listeners, pools }: LoadBalancerTree): MaterialReference[] {
+  if (change === 'delete') return []
+  const references = [
+    ...listeners.filter(isKept).map(
+      (one): References => ({
+        certificates: [one.defaultTlsContainerRef, ...one.sniContainerRefs],
+        authority: one.clientCaTlsContainerRef,
+        revocationList: one.clientCrlContainerRef,
+      }),
+    ),
+    ...pools.filter(isKept).map(
+      (one): References => ({
+        certificates: [one.tlsContainerRef],
+        authority: one.caTlsContainerRef,
+        revocationList: one.crlContainerRef,
+      }),
+    ),
+  ]
+  const found = new Map<string, MaterialReference>()
+  for (const { certificates, authority, revocationList } of references) {
+    const own: MaterialReference[] = [
+      ...certificates.flatMap(ref => (ref === null ? [] : [{ ref, kind: 'certificate' as const, authority: null }])),
+      ...(authority === null ? [] : [{ ref: authority, kind: 'authority' as const, authority: null }]),
+      ...(revocationList === null ? [] : [{ ref: revocationList, kind: 'revocation list' as const, authority }]),
+    ]
+    for (const one of own) found.set(materialKey(one), one)
+  }
+  return [...found.values()].sort((a, b) => (materialKey(a) < materialKey(b) ? -1 : 1))
+}
+
+export const materialKey = ({ ref, kind }: Pick<TlsMaterial, 'ref' | 'kind'>): string => `${ref} ${kind}`
+
+const isKept = ({ change }: { change: string }): boolean => change !== 'delete'

@@ -5,6 +5,7 @@ import { sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { badRequest, conflict } from '../../../http/errors.js'
 import { auditInsert } from '../../audit/record.js'
+import { requireUnbound } from '../../bindings/binding.js'
 import { findSecret } from '../../secrets/secret.js'
 import { type AllowOn, type ApiService, actorIn, type Call } from '../dialect.js'
 
@@ -19,6 +20,7 @@ export async function deleteSecret({ database, config }: ApiService, call: Call,
   return inTransaction(database, async trx => {
     const secret = await findSecret(trx, call.params.id, { lock: sql`FOR UPDATE OF s` })
     allowOn(secret)
+    await requireUnbound(trx, 'secrets', secret.id)
     const needsForce = call.minor >= FORCE_MINOR && !isForced(call.query.get('force'))
     const audit = auditInsert(
       actorIn(call),

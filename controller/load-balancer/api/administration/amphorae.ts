@@ -12,7 +12,7 @@ import type { Service } from '../../schema/service.js'
 import { canonicalUuid } from '../../schema/values.js'
 import { type Call, type Handler, route } from '../dialect.js'
 import { objectRoutes } from '../object-routes.js'
-import { amphoraStatistics } from '../statistics.js'
+import { amphoraStatistics } from '../observed/statistics.js'
 
 const action = (name: string, summary: string, handle: Handler) =>
   route({

@@ -1,10 +1,10 @@
-import type { Answer } from '../../api/answer.js'
-import { maybeOne } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
-import { findBackend } from '../certificate-authorities/backends.js'
-import { CRL_ROUTE } from '../certificate-authorities/crl-url.js'
-import { isId, missing } from '../ids.js'
-import { type ApiService, openRoute } from './dialect.js'
+import type { Answer } from '../../../api/answer.js'
+import { maybeOne } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
+import { findBackend } from '../../certificate-authorities/backends.js'
+import { CRL_ROUTE } from '../../certificate-authorities/crl-url.js'
+import { isId, missing } from '../../ids.js'
+import { type ApiService, openRoute } from '../dialect.js'
 
 const CACHE_SECONDS = 300
 

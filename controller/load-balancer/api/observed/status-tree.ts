@@ -1,21 +1,21 @@
-import { objectOf } from '../../api/schema.js'
-import { maybeOne } from '../../database/query.js'
-import { sql, trusted } from '../../database/sql.js'
-import { loadBalancer } from '../objects/load-balancers/resource.js'
-import { canMatch, listenersUsingPool } from '../objects/pools/users.js'
-import { missing } from '../schema/faults.js'
-import { parseArguments } from '../schema/list-query.js'
-import { authorise, type Right } from '../schema/rights.js'
-import type { Service } from '../schema/service.js'
+import { objectOf } from '../../../api/schema.js'
+import { maybeOne } from '../../../database/query.js'
+import { sql, trusted } from '../../../database/sql.js'
+import { loadBalancer } from '../../objects/load-balancers/resource.js'
+import { canMatch, listenersUsingPool } from '../../objects/pools/users.js'
+import { missing } from '../../schema/faults.js'
+import { parseArguments } from '../../schema/list-query.js'
+import { authorise, type Right } from '../../schema/rights.js'
+import type { Service } from '../../schema/service.js'
 import {
   childStatus,
   loadBalancerReason,
   loadBalancerStatus,
   operatingReason,
   switchOperatingStatus,
-} from '../schema/status.js'
-import { canonicalUuid } from '../schema/values.js'
-import { type Call, route } from './dialect.js'
+} from '../../schema/status.js'
+import { canonicalUuid } from '../../schema/values.js'
+import { type Call, route } from '../dialect.js'
 
 /** SQL of a list of JSON objects below a load balancer, by default in order of creation. */
 const list = (keys: string, from: string, alias: string, order = `${alias}.created_at, ${alias}.id`): string =>
