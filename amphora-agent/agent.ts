@@ -30,8 +30,11 @@ import type { Desired } from './protocol/desired.js'
 import type { ApplyResult } from './protocol/messages.js'
 import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
 import { Reconciler } from './reconcile/reconcile.js'
+import { relayConnections } from './relay/relay.js'
 import { answerInit } from './server/answer-init.js'
 import { type AgentServer, type Handler, serve } from './server/server.js'
+import { type KeyManager, openKeyManager } from './tls/key-manager.js'
+import { Tls } from './tls/tls.js'
 
 type AgentOptions = {
   boot: Boot
@@ -79,6 +82,8 @@ class Agent {
   readonly #stickTables: StickTables
   readonly #haproxy: Haproxy
   readonly #keepalived: Keepalived
+  readonly #keyManager: KeyManager
+  readonly #tls: Tls
   readonly #drain: Drain
   readonly #parts: Parts
   readonly #sender: Sender
@@ -90,6 +95,7 @@ class Agent {
   /** Null until requests are served. */
   #reconciler: Reconciler | null = null
   #stopAnswering = () => {}
+  #stopRelaying = async () => {}
 
   constructor({ boot, bootId, log, stopHelpers }: AgentOptions) {
     this.#log = log
@@ -103,6 +109,13 @@ class Agent {
       log,
     })
     this.#keepalived = this.#createKeepalived()
+    this.#keyManager = openKeyManager(boot)
+    this.#tls = new Tls({
+      keyManager: this.#keyManager,
+      haproxy: this.#haproxy,
+      current: this.#store.currentDirectory,
+      log,
+    })
     this.#drain = new Drain({
       haproxy: this.#haproxy,
       limits: () => this.#store.confirmed()?.oldWorkers ?? null,
@@ -116,6 +129,7 @@ class Agent {
       drain: this.#drain,
       knownDown: this.#knownDown,
       keepalived: this.#keepalived,
+      tls: this.#tls,
       log,
     }
     this.#sender = new Sender(boot, bootId, log)
@@ -136,6 +150,7 @@ class Agent {
     const server = await serve(this.#handler, this.#log)
     this.#server = server
     this.#stopAnswering = answerInit()
+    this.#stopRelaying = await relayConnections(this.#store.confirmed)
     this.#reconciler = new Reconciler({
       parts: this.#parts,
       repairs: this.#repairs,
@@ -151,6 +166,8 @@ class Agent {
     this.#stopAnswering()
     this.#reconciler?.stop()
     await this.#server?.close()
+    await this.#stopRelaying()
+    this.#keyManager.close()
     await this.#turns.idle()
     this.#drain.close()
     this.#handovers.close()
@@ -164,7 +181,10 @@ class Agent {
 
   #haproxyEvents(): HaproxyEvents {
     return {
-      beforeRead: this.#restoreFiles,
+      beforeRead: () => {
+        this.#restoreFiles()
+        this.#tls.noteRead()
+      },
       onEnd: () => {
         this.#repairs.note('HAProxy exited unexpectedly; restarted')
         this.#monitor.haproxyEnded()
@@ -220,6 +240,7 @@ class Agent {
       haproxy: this.#haproxy,
       handovers: this.#handovers,
       leaving: () => this.#drain.leaving(),
+      missing: () => this.#tls.missing(),
       needsApply: this.#needsApply,
       inTurn: this.#turns.run,
       apply: this.#apply,

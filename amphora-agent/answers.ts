@@ -11,7 +11,7 @@ import { announceVips } from './network/configure.js'
 import { holdsVip, observeNetwork } from './network/observed.js'
 import manifest from './package.json' with { type: 'json' }
 import type { Desired } from './protocol/desired.js'
-import type { ApplyResult, HelloResult, StatusResult } from './protocol/messages.js'
+import type { ApplyResult, HelloResult, MissingMaterial, StatusResult } from './protocol/messages.js'
 import type { Handler } from './server/server.js'
 
 export type HandlerOptions = {
@@ -24,6 +24,8 @@ export type HandlerOptions = {
   handovers: Handovers
   /** HAProxy's leaving servers. */
   leaving: () => readonly Leaving[]
+  /** What HAProxy lacks of the confirmed state. */
+  missing: () => MissingMaterial[]
   /** Whether the machine differs from the confirmed state in a way that only an apply repairs. */
   needsApply: () => boolean
   /** Runs changes of the machine one at a time. */
@@ -77,6 +79,7 @@ async function hello(parts: HandlerOptions): Promise<HelloResult> {
     drain: handovers.drained(),
     leavingSeconds: leavingSeconds(leaving(), monotonicMs()),
     answersMetrics: true,
+    missing: parts.missing(),
   }
 }
 

@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util'
 import { startAgent } from './agent.js'
 import { bootSchema } from './protocol/boot.js'
 import { BOOT_FILE } from './protocol/paths.js'
+import { runAssembler } from './tls/assembler.js'
 
 async function main(): Promise<void> {
   const { values } = parseArgs({ options: { boot: { type: 'string', default: BOOT_FILE } } })
@@ -21,7 +22,9 @@ async function main(): Promise<void> {
   }
 }
 
-main().catch(error => {
-  console.error(`amphora agent: ${error instanceof Error ? error.message : String(error)}`)
-  process.exit(1)
-})
+if (!runAssembler()) {
+  main().catch(error => {
+    console.error(`amphora agent: ${error instanceof Error ? error.message : String(error)}`)
+    process.exit(1)
+  })
+}

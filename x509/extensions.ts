@@ -27,6 +27,7 @@ export const OID = {
   crlDistributionPoints: '2.5.29.31',
   authorityKeyIdentifier: '2.5.29.35',
   extendedKeyUsage: '2.5.29.37',
+  acmeIdentifier: '1.3.6.1.5.5.7.1.31',
 } as const
 
 /** One extension of a certificate, a request or a revocation list. */
@@ -51,6 +52,10 @@ const PURPOSES = { serverAuth: '1.3.6.1.5.5.7.3.1', clientAuth: '1.3.6.1.5.5.7.3
 
 export const extendedKeyUsage = (...purposes: (keyof typeof PURPOSES)[]): Asn1 =>
   extension(OID.extendedKeyUsage, sequence(...purposes.map(purpose => objectIdentifier(PURPOSES[purpose]))))
+
+/** Proves to a CA who serves a name (RFC 8737). @param digest SHA-256 of the key authorization */
+export const acmeIdentifier = (digest: Buffer): Asn1 =>
+  extension(OID.acmeIdentifier, octetString(digest), { critical: true })
 
 export const subjectKeyIdentifier = (identifier: Buffer): Asn1 =>
   extension(OID.subjectKeyIdentifier, octetString(identifier))

@@ -1,3 +1,4 @@
+import { updateChallenges } from '../haproxy/challenges.js'
 import type { Drain } from '../haproxy/drain.js'
 import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
 import type { KnownDown } from '../haproxy/known-down.js'
@@ -19,6 +20,8 @@ import { guard } from '../network/guard.js'
 import { type InterfacePlan, NO_CHANGE } from '../network/plan-interfaces.js'
 import type { Desired } from '../protocol/desired.js'
 import { type AgentError, AnswerError, type ApplyResult } from '../protocol/messages.js'
+import type { Tls } from '../tls/tls.js'
+import { keepState, keptState } from './kept.js'
 import type { Staged, Store } from './store.js'
 
 export type Parts = {
@@ -27,6 +30,7 @@ export type Parts = {
   drain: Drain
   knownDown: KnownDown
   keepalived: Keepalived
+  tls: Tls
   log: Log
 }
 
@@ -48,6 +52,7 @@ export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult
     const before = store.confirmed()
     if (before === null) parts.knownDown.assume(desired)
     const staged = store.stage(desired)
+    await parts.tls.provide(desired.haproxy, staged.path, store.confirmedDirectory())
     const prepared = await prepare(parts, staged, desired, before)
     outcome = await takeEffect(parts, staged, { before, desired, how: 'cheapest', ...prepared })
   } catch (error) {
@@ -58,7 +63,13 @@ export async function apply(parts: Parts, desired: Desired): Promise<ApplyResult
   const milliseconds = Math.round(performance.now() - started)
   const why = outcome.reason === '' ? '' : ` (${outcome.reason})`
   log.info(`generation ${desired.generation} applied in ${milliseconds} ms: ${outcome.transition}${why}`)
-  return { appliedGeneration: desired.generation, appliedSha256: desired.sha256, ...outcome, milliseconds }
+  return {
+    appliedGeneration: desired.generation,
+    appliedSha256: desired.sha256,
+    ...outcome,
+    milliseconds,
+    missing: parts.tls.missing(),
+  }
 }
 
 /**
@@ -85,7 +96,7 @@ export async function resume(parts: Parts): Promise<void> {
       store.discard()
       return
     }
-    if (confirmed === null) return
+    if (confirmed === null) return await resumeKept(parts)
     const network = await planNetwork(confirmed, confirmed)
     await guard(confirmed.pair)
     await addMissing(network, confirmed, confirmed, log)
@@ -95,6 +106,14 @@ export async function resume(parts: Parts): Promise<void> {
     log.error(`cannot resume: ${describe(error)}`)
     store.discard()
   }
+}
+
+/** After a reboot, serves what was served before. The controller need not be there. */
+async function resumeKept(parts: Parts): Promise<void> {
+  const kept = keptState()
+  if (kept === null) return
+  parts.log.info(`generation ${kept.generation} was in effect before the reboot: applying it again`)
+  await apply(parts, kept)
 }
 
 /**
@@ -204,12 +223,19 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
       ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was interrupted')
-      : await transitionTo(parts, before?.haproxy ?? null, desired.haproxy, headStart)
+      : await updateFiles(
+          parts,
+          before,
+          desired,
+          await transitionTo(parts, before?.haproxy ?? null, desired.haproxy, headStart),
+        )
     const keepalivedChanged = await runKeepalived(keepalived, before, desired)
     // Remove the guard last: what it protects may have listened until now.
     if (guardChanges && desired.pair === null) await guard(null)
     await removeLeftovers(present, log)
     store.confirm(staged)
+    parts.tls.prune([staged.path])
+    keepState(desired)
     const changed = guardChanges || keepalivedChanged || !isEmpty(network)
     return outcome.transition === 'unchanged' && changed ? { transition: 'runtime', reason: '' } : outcome
   } catch (error) {
@@ -219,6 +245,22 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     const details = [error instanceof HaproxyFailure ? error.output : '', worse].filter(Boolean).join('\n')
     throw refusal('rolled-back', error instanceof Error ? error.message : String(error), details)
   }
+}
+
+/** Certificates and challenges change without a reload, unless HAProxy reloads anyway or cannot take one over. */
+async function updateFiles(
+  parts: Parts,
+  before: Desired | null,
+  { haproxy }: Desired,
+  outcome: Outcome,
+): Promise<Outcome> {
+  if (haproxy === null || (outcome.transition !== 'unchanged' && outcome.transition !== 'runtime')) return outcome
+  const updates = [
+    await parts.tls.update(),
+    await updateChallenges(parts.haproxy, before?.haproxy?.challenges, haproxy.challenges),
+  ]
+  for (const update of updates) if (typeof update === 'object') return reload(parts, haproxy, haproxy, update.reload)
+  return updates.includes('runtime') ? { transition: 'runtime', reason: '' } : outcome
 }
 
 /** @returns why the rollback failed; empty if it succeeded */

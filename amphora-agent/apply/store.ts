@@ -10,9 +10,10 @@ import {
   symlinkSync,
   writeFileSync,
 } from 'node:fs'
+import { challengesText } from '../haproxy/challenges.js'
 import { IDLE_CONFIGURATION } from '../haproxy/haproxy.js'
 import { type Desired, desiredSchema } from '../protocol/desired.js'
-import { STATE_DIRECTORY } from '../protocol/paths.js'
+import { CHALLENGES_FILE, STATE_DIRECTORY } from '../protocol/paths.js'
 
 const CONFIGURATIONS = `${STATE_DIRECTORY}/config`
 const FENCE_FILE = `${STATE_DIRECTORY}/fence`
@@ -22,7 +23,13 @@ export const CURRENT_HAPROXY = `${CONFIGURATIONS}/current/haproxy.cfg`
 export const CURRENT_KEEPALIVED = `${CONFIGURATIONS}/current/keepalived.conf`
 
 /** A desired state in its own directory. */
-export type Staged = { directory: string; desired: Desired; haproxyFile: string | null; keepalivedFile: string | null }
+export type Staged = {
+  directory: string
+  path: string
+  desired: Desired
+  haproxyFile: string | null
+  keepalivedFile: string | null
+}
 
 /**
  * The agent's state, in files, so that a kill at any instant loses nothing.
@@ -35,6 +42,9 @@ export type Staged = { directory: string; desired: Desired; haproxyFile: string 
 export type Store = {
   /** The desired state in effect; null on a machine that has just started. */
   confirmed: () => Desired | null
+  /** The directory of the confirmed state, and the one that programs read. */
+  confirmedDirectory: () => string | null
+  currentDirectory: () => string | null
   /** The state of an interrupted apply; null if there was none. */
   unfinished: () => Staged | null
   /**
@@ -72,6 +82,8 @@ export function openStore(): Store {
 
   return {
     confirmed: () => confirmed?.desired ?? null,
+    confirmedDirectory: () => confirmed?.path ?? null,
+    currentDirectory: () => current?.path ?? null,
     unfinished: readUnfinished,
     abandoned: readAbandoned,
     highestFence: fence.highest,
@@ -192,6 +204,7 @@ function createIntactFiles(): IntactFiles {
 function toStaged(directory: string, desired: Desired): Staged {
   return {
     directory,
+    path: `${CONFIGURATIONS}/${directory}`,
     desired,
     haproxyFile: desired.haproxy && `${CONFIGURATIONS}/${directory}/haproxy.cfg`,
     keepalivedFile: desired.keepalived && `${CONFIGURATIONS}/${directory}/keepalived.conf`,
@@ -209,6 +222,11 @@ function stagedFiles({ directory, desired, keepalivedFile }: Staged): StagedFile
     what: "HAProxy's file",
     path: `${CONFIGURATIONS}/${directory}/haproxy.cfg`,
     text: () => haproxy?.text ?? IDLE_CONFIGURATION,
+  })
+  files.push({
+    what: 'the file of answers to challenges',
+    path: `${CONFIGURATIONS}/${directory}/${CHALLENGES_FILE}`,
+    text: () => challengesText(haproxy?.challenges),
   })
   if (keepalived && keepalivedFile) {
     files.push({ what: "keepalived's file", path: keepalivedFile, text: () => keepalived.text })

@@ -1,3 +1,4 @@
+import { forgetState } from '../apply/kept.js'
 import type { Haproxy } from '../haproxy/haproxy.js'
 import { monotonicMs } from '../haproxy/leaving.js'
 import type { Log } from '../log/log.js'
@@ -78,6 +79,7 @@ export class Handovers {
    */
   async drain(seconds: number): Promise<void> {
     this.#startChecks()
+    forgetState()
     await this.#draining.begin(seconds)
   }
 

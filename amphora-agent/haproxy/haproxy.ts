@@ -16,7 +16,7 @@ import { waitFor } from '../time/wait.js'
 import { HAPROXY_MESSAGES, lastOutput, outputSince, outputSize, workerFinished } from './messages.js'
 import { type HaproxyObservation, RuntimeClient, type WorkerLoad } from './runtime/client.js'
 import type { ProcTable } from './runtime/proc-table.js'
-import { prepareChroot, prepareSandbox } from './sandbox.js'
+import { prepareChroot, prepareSandbox, prepareWorkingDirectory } from './sandbox.js'
 import { HAPROXY_PROGRAM } from './validate.js'
 
 /** A configuration that serves nothing, for a HAProxy whose old workers still have connections. */
@@ -115,6 +115,7 @@ export class Haproxy {
     events.beforeRead()
     writeServerState(serverState)
     prepareChroot()
+    prepareWorkingDirectory(this.#options.configuration)
     const mark = outputSize()
     process.kill(master, 'SIGUSR2')
     const outcome = await waitFor(() => this.#reloadOutcome(master, before), { timeoutMs: RELOAD_MS })
@@ -202,7 +203,8 @@ export class Haproxy {
     const succession = replaced === null ? [] : ['-sf', String(replaced)]
     const [program = HAPROXY_PROGRAM, ...first] = prepareSandbox(limits)
     const args = [...first, '-W', '-S', master, '-f', configuration, '-p', HAPROXY_PID_FILE, ...succession]
-    const child = spawn(program, args, { detached: true, stdio: ['ignore', 'ignore', messages] })
+    const cwd = prepareWorkingDirectory(configuration)
+    const child = spawn(program, args, { cwd, detached: true, stdio: ['ignore', 'ignore', messages] })
     closeSync(messages)
     return child
   }

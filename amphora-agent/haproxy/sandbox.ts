@@ -1,5 +1,6 @@
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
+import { dirname } from 'node:path'
 import type { Boot } from '../protocol/boot.js'
 import { HAPROXY_CHROOT, STATE_DIRECTORY } from '../protocol/paths.js'
 import { seccompLauncher } from '../seccomp/launcher.js'
@@ -8,6 +9,7 @@ import { HAPROXY_PROGRAM } from './validate.js'
 
 const PERL = '/usr/bin/perl'
 const LAUNCHER = `${STATE_DIRECTORY}/haproxy-seccomp.pl`
+const WORKING_DIRECTORY = `${STATE_DIRECTORY}/haproxy`
 /** HAProxy reads this before its configuration: the settings that depend on the machine, not on the load balancer. */
 const MACHINE_CONFIGURATION = `${STATE_DIRECTORY}/haproxy-machine.cfg`
 
@@ -32,4 +34,17 @@ export function prepareSandbox({
 /** Creates the chroot directory; a new worker needs it as well. */
 export function prepareChroot(): void {
   mkdirSync(HAPROXY_CHROOT, { recursive: true, mode: 0o555 })
+}
+
+/**
+ * HAProxy reads client certificates for members once it has left the directory of its configuration, by their names
+ * relative to the directory in which it was started. A link there leads to whichever configuration is current.
+ * @returns the directory
+ */
+export function prepareWorkingDirectory(configuration: string): string {
+  mkdirSync(WORKING_DIRECTORY, { recursive: true, mode: 0o700 })
+  const link = `${WORKING_DIRECTORY}/tls`
+  rmSync(link, { force: true })
+  symlinkSync(`${dirname(configuration)}/tls`, link)
+  return WORKING_DIRECTORY
 }

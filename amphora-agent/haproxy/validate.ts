@@ -1,12 +1,17 @@
+import { dirname } from 'node:path'
 import { run } from '../process/run.js'
 
 export const HAPROXY_PROGRAM = '/usr/sbin/haproxy'
 
 const MAX_OUTPUT = 4_000
 
-/** Has HAProxy check the file. @returns null if it is valid, else HAProxy's output */
+/**
+ * Has HAProxy check the file, where it finds the files that the configuration names; see prepareWorkingDirectory.
+ * @returns null if it is valid, else HAProxy's output
+ */
 export async function haproxyConfigurationError(file: string): Promise<string | null> {
-  const { status, stdout, stderr } = await run(HAPROXY_PROGRAM, ['-c', '-f', file], { timeoutMs: 60_000 })
+  const options = { timeoutMs: 60_000, cwd: dirname(file) }
+  const { status, stdout, stderr } = await run(HAPROXY_PROGRAM, ['-c', '-f', file], options)
   return status === 0 ? null : significantOutput(stdout + stderr) || `haproxy -c exited with status ${status}`
 }
 

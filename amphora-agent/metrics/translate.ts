@@ -1,4 +1,4 @@
-import { METRICS_PROXY } from '../protocol/paths.js'
+import { CHALLENGE_PROXY, METRICS_PROXY } from '../protocol/paths.js'
 import { OCTAVIA_FAMILIES } from './names.js'
 
 /** Octavia's words in the explanations. */
@@ -14,6 +14,6 @@ export function translateMetric(line: string): string | null {
   if (family === undefined) return null
   if (comment === '# HELP ')
     return `${comment}${family.name}${rest.replace(/\b(frontend|backend|server)(?=s?\b)/g, word => WORDS[word] ?? word)}`
-  if (rest.includes(`proxy="${METRICS_PROXY}"`)) return null
+  if (rest.includes(`proxy="${METRICS_PROXY}"`) || rest.includes(`proxy="${CHALLENGE_PROXY}`)) return null
   return `${comment}${family.name}${rest.replace(/(?<=[{,])(proxy|server)(?==")/g, label => family.labels[label] ?? label)}`
 }

@@ -14,6 +14,8 @@ type RunOptions = {
   timeoutMs?: number
   /** The account to run under; the agent's own by default. */
   account?: { uid: number; gid: number }
+  /** Its working directory; the agent's own by default. */
+  cwd?: string
 }
 
 /**
@@ -23,10 +25,10 @@ type RunOptions = {
 export function run(
   program: string,
   args: readonly string[],
-  { input = '', timeoutMs = 10_000, account }: RunOptions = {},
+  { input = '', timeoutMs = 10_000, account, cwd }: RunOptions = {},
 ): Promise<RunResult> {
   return new Promise((resolve, reject) => {
-    const child = spawn(program, args, { ...account, stdio: ['pipe', 'pipe', 'pipe'] })
+    const child = spawn(program, args, { ...account, cwd, stdio: ['pipe', 'pipe', 'pipe'] })
     const output = { stdout: [] as Buffer[], stderr: [] as Buffer[] }
     let size = 0
     let failure: Error | null = null

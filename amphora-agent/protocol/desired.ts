@@ -51,6 +51,48 @@ export const backendSchema = z.strictObject({
 /** What can change in a listener at runtime. */
 const frontendSchema = z.strictObject({ name: z.string(), maxconn: z.int().positive() })
 
+/**
+ * The files that HAProxy reads for TLS, by the names in tls.ts. They carry no key: the agent reads what each `ref` leads
+ * to from the key manager.
+ */
+const tlsSchema = z.strictObject({
+  files: z.array(
+    z.strictObject({
+      path: z.string().regex(/^tls\/[0-9a-f-]{36}(\.[a-z-]+)?\.pem$/),
+      ref: z.string().max(255),
+      kind: z.enum(['certificate', 'authority', 'revocation list']),
+      /** SHA-256 over all certificates or lists in DER; null if it is unknown. */
+      digest: sha256.nullable(),
+    }),
+  ),
+  /** Certificates from which a listener chooses by the name that a client asks for. The first one is the default. */
+  lists: z.array(
+    z.strictObject({
+      path: z.string().regex(/^tls\/[0-9a-f-]{36}\.list$/),
+      listenerId: z.string(),
+      certificates: z.array(z.string()).min(1),
+    }),
+  ),
+})
+
+/** What CAs ask for that validate the names of a certificate (RFC 8555, section 8.3; RFC 8737). */
+const challengesSchema = z.strictObject({
+  http: z.array(
+    z.strictObject({
+      token: z.string().regex(/^[A-Za-z0-9_-]{1,256}$/),
+      keyAuthorization: z.string().regex(/^[A-Za-z0-9_-]{1,256}\.[A-Za-z0-9_-]{43}$/),
+    }),
+  ),
+  tls: z.array(
+    z.strictObject({
+      /** A host name or an address. */
+      identifier: z.string().max(253),
+      /** SHA-256 of the key authorization. */
+      digest: sha256,
+    }),
+  ),
+})
+
 export const haproxySchema = z.strictObject({
   /** The whole configuration file. It uses the sockets, log line, accounts and files of paths.ts. */
   text: z.string().max(16 * 1024 * 1024),
@@ -60,6 +102,9 @@ export const haproxySchema = z.strictObject({
   /** States stored by an older agent lack it. */
   frontends: z.array(frontendSchema).default([]),
   backends: z.array(backendSchema),
+  /** Absent for an older agent, which knows neither, and in states stored by it. */
+  tls: tlsSchema.optional(),
+  challenges: challengesSchema.optional(),
 })
 
 /**
@@ -109,6 +154,8 @@ export type Interface = z.output<typeof interfaceSchema>
 export type Server = z.output<typeof serverSchema>
 export type Frontend = z.output<typeof frontendSchema>
 export type Backend = z.output<typeof backendSchema>
+export type TlsPart = z.output<typeof tlsSchema>
+export type ChallengesPart = z.output<typeof challengesSchema>
 export type HaproxyPart = z.output<typeof haproxySchema>
 export type OldWorkerLimits = Desired['oldWorkers']
 export type ObjectTable = z.output<typeof objectTableSchema>

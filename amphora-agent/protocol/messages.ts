@@ -26,6 +26,15 @@ export const requestSchema = z.discriminatedUnion('verb', [
 
 export type Request = z.output<typeof requestSchema>
 
+/** Where a relayed connection goes: a VIP, or, without an address, this amphora's own listener on that port. */
+export const relayRequestSchema = z.strictObject({
+  address: z.union([z.ipv4(), z.ipv6()]).nullable(),
+  port: z.int().min(1).max(65535),
+  listenerId: z.uuid(),
+})
+
+export type RelayRequest = z.output<typeof relayRequestSchema>
+
 /** How an accepted desired state took effect. */
 export type Transition = 'unchanged' | 'runtime' | 'reload' | 'start' | 'stop'
 
@@ -35,6 +44,9 @@ export type MachineLimits = {
   openFiles: number
   memoryBytes: number
 }
+
+/** What the key manager did not give out, and why, as a clause. What it led to before stays in use. */
+export type MissingMaterial = { ref: string; reason: string }
 
 export type HelloResult = {
   agentVersion: string
@@ -54,6 +66,8 @@ export type HelloResult = {
   leavingSeconds?: number | undefined
   /** Whether it answers on METRICS_PORT. Older agents omit it. */
   answersMetrics?: boolean | undefined
+  /** What it misses of the applied state; older agents, which cannot read TLS material, omit it. */
+  missing?: MissingMaterial[] | undefined
 }
 
 export type ApplyResult = {
@@ -63,6 +77,8 @@ export type ApplyResult = {
   /** Why a reload was needed; empty for other transitions. */
   reason: string
   milliseconds: number
+  /** Older agents omit it. */
+  missing?: MissingMaterial[] | undefined
 }
 
 export type StatusResult = HelloResult & {

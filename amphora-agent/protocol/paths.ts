@@ -1,8 +1,11 @@
 /**
- * Paths inside an amphora. Rendered configurations use them, so they are part of the contract. All are on a memory
- * file system: a restarted amphora has nothing applied.
+ * Paths inside an amphora. Rendered configurations use them, so they are part of the contract. All but KEPT_STATE_FILE
+ * are on a memory file system.
  */
 export const STATE_DIRECTORY = '/run/krater'
+
+/** The state in effect, without any key, on the machine's disk if it has one: for the time after a reboot. */
+export const KEPT_STATE_FILE = '/var/lib/krater/desired.json'
 
 /** Written by the creator of the machine, mode 0600; see boot.ts. */
 export const BOOT_FILE = '/run/krater/boot.json'
@@ -15,6 +18,27 @@ export const INIT_REPAIRS_FILE = '/run/krater/init.repairs'
 
 /** Written by sshd on machines that the controller reaches by SSH. */
 export const SSHD_PID_FILE = '/run/sshd.pid'
+
+/**
+ * Relays connections to HAProxy's listeners: a client writes a line with a relayRequestSchema, and what follows goes to
+ * the listener and back. For proofs of what a listener serves.
+ */
+export const RELAY_SOCKET = '/run/krater/relay.sock'
+
+/** In a pair, where only one amphora has the VIP, each listener that terminates TLS can also be reached here. */
+export const proofSocket = (listenerId: string): string => `/run/krater/proof-${listenerId}.sock`
+
+/** HAProxy's name for that socket. */
+export const PROOF_NAME = 'proof'
+
+/**
+ * What listeners answer to challenges by HTTP, beside HAProxy's file: a line holds the path that a CA asks for and the
+ * answer. HAProxy's runtime API knows the file by the same name.
+ */
+export const CHALLENGES_FILE = 'challenges.map'
+
+/** Where CAs look for the answer to a challenge by HTTP (RFC 8555, section 8.3). */
+export const CHALLENGES_PATH = '/.well-known/acme-challenge/'
 
 /** `stats socket` of the HAProxy worker: mode 600, level admin, expose-fd listeners. */
 export const HAPROXY_SOCKET = '/run/krater/haproxy.sock'
@@ -56,6 +80,9 @@ export const HAPROXY_PEERS_PORT = 1025
 
 /** The proxies of HAProxy's configuration that only carry metrics between HAProxy, the agent and a PROMETHEUS listener. */
 export const METRICS_PROXY = 'prometheus-exporter'
+
+/** Their names in HAProxy's configuration begin with this: proxies that only pick challenges over TLS out of traffic. */
+export const CHALLENGE_PROXY = 'acme-'
 
 /** HAProxy serves its metrics to the agent here. */
 export const HAPROXY_METRICS_SOCKET = '/run/krater/haproxy-metrics.sock'

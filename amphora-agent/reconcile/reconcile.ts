@@ -7,6 +7,7 @@ import { LOG_DIRECTORY } from '../protocol/paths.js'
 import type { Mismatch } from '../protocol/repairs.js'
 import type { AgentServer } from '../server/server.js'
 import { TICK_MS, untilNextTick } from '../time/ticks.js'
+import { CertificateRepair } from './certificates.js'
 import { createDisk } from './disk.js'
 import { createNetworkRepair, type RepairNetwork } from './network.js'
 import { ProgramRepair } from './programs.js'
@@ -27,13 +28,14 @@ export type ReconcilerOptions = {
 
 /**
  * The one loop that compares the desired state with the actual one and repairs differences: files, sockets,
- * processes, HAProxy's running configuration, interfaces, addresses, routes, rules, filters, disk space. It takes
+ * processes, HAProxy's running configuration and certificates, interfaces, addresses, routes, rules, filters, disk space. It takes
  * turns with applies.
  */
 export class Reconciler {
   readonly #options: ReconcilerOptions
   readonly #disk = createDisk()
   readonly #programs: ProgramRepair
+  readonly #certificates: CertificateRepair
   readonly #repairNetwork: RepairNetwork
   readonly #watchSshd: () => void
   #watch: NetworkWatch | null = null
@@ -52,6 +54,7 @@ export class Reconciler {
     const { parts, repairs } = options
     this.#options = options
     this.#programs = new ProgramRepair(parts, repairs)
+    this.#certificates = new CertificateRepair(parts, repairs)
     this.#repairNetwork = createNetworkRepair(repairs, parts.log)
     this.#watchSshd = createSshdWatch(repairs)
   }
@@ -120,6 +123,7 @@ export class Reconciler {
       if (desired !== null && !this.#options.isDraining()) {
         for (const mismatch of await this.#networkMismatches(desired)) found.add(mismatch)
         await this.#programs.repair(desired, found)
+        await this.#certificates.repair(desired)
       }
     } finally {
       this.#mismatches = [...found]

@@ -1,11 +1,9 @@
-import { chmodSync, chownSync, existsSync, readFileSync, rmSync } from 'node:fs'
+import { existsSync, rmSync } from 'node:fs'
 import { createServer, type Server, type Socket } from 'node:net'
 import type { Log } from '../log/log.js'
 import { createFrameDecoder, encodeFrame } from '../protocol/frames.js'
 import { AGENT_SOCKET, type Answer, AnswerError, type Request, requestSchema } from '../protocol/messages.js'
-
-/** The group that may connect to the agent: that of the controller's login. */
-const GROUP = 'krater'
+import { openToController } from './group.js'
 
 /** Answers one request. @throws AnswerError for a known fault; any other error is answered as internal */
 export type Handler = (request: Request) => Promise<Extract<Answer, { ok: true }>['result']>
@@ -63,18 +61,10 @@ function listen(server: Server): Promise<void> {
     const before = process.umask(0o177)
     server.listen(AGENT_SOCKET, () => {
       process.umask(before)
-      const group = groupId(GROUP)
-      if (group !== null) chownSync(AGENT_SOCKET, 0, group)
-      chmodSync(AGENT_SOCKET, 0o660)
+      openToController(AGENT_SOCKET)
       resolve()
     })
   })
-}
-
-function groupId(name: string): number | null {
-  const text = existsSync('/etc/group') ? readFileSync('/etc/group', 'utf8') : ''
-  const line = text.split('\n').find(candidate => candidate.startsWith(`${name}:`))
-  return line === undefined ? null : Number(line.split(':')[2])
 }
 
 async function answer(value: unknown, handle: Handler, log: Log): Promise<Answer> {

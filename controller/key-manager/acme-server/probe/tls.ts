@@ -17,7 +17,6 @@ import { codeOf } from './http.js'
 import { failed, type ProbeResult, type TlsJob } from './job.js'
 
 const PROTOCOL = 'acme-tls/1'
-const ACME_IDENTIFIER = '1.3.6.1.5.5.7.1.31'
 const MAX_CERTIFICATE_BYTES = 16_384
 
 /** Makes one handshake with one address by RFC 8737, and reads the certificate. */
@@ -66,7 +65,7 @@ export function readChallengeCertificate(der: Buffer): { names: GeneralName[]; d
     const oid = objectIdentifierIn(parts[0])
     if (content === null) continue
     if (oid === OID.subjectAltName) names = decodeGeneralNames(content)
-    if (oid === ACME_IDENTIFIER && isCritical(parts)) {
+    if (oid === OID.acmeIdentifier && isCritical(parts)) {
       digest = octetStringIn(readDer(content, 'acmeIdentifier'))?.toString('hex') ?? null
     }
   }

@@ -1,0 +1,65 @@
+import type { Parts } from '../apply/apply.js'
+import { reload } from '../haproxy/transition.js'
+import type { Repairs } from '../log/repairs.js'
+import type { Desired } from '../protocol/desired.js'
+
+/** How often what HAProxy has loaded is compared. */
+const COMPARE_MS = 5_000
+/** Pauses between attempts to read what is missing. */
+const FIRST_RETRY_MS = 2_000
+const LAST_RETRY_MS = 60_000
+
+/** Keeps HAProxy's certificates as desired: their files, what HAProxy has loaded, and what could not be read yet. */
+export class CertificateRepair {
+  readonly #parts: Parts
+  readonly #repairs: Repairs
+  #comparedAt = Number.NEGATIVE_INFINITY
+  #retryAt = 0
+  #pauseMs = FIRST_RETRY_MS
+
+  constructor(parts: Parts, repairs: Repairs) {
+    this.#parts = parts
+    this.#repairs = repairs
+  }
+
+  /** @throws Error if HAProxy does not answer; the next repair tries again */
+  async repair({ haproxy: part }: Desired): Promise<void> {
+    const { tls, haproxy } = this.#parts
+    if (part === null || !tls.isUsed()) return
+    const changed = tls.changedFiles()
+    if (changed.length > 0) {
+      await this.#provide(part)
+      for (const path of changed) this.#repairs.note(`${path} was changed or removed`)
+    }
+    await this.#readMissing(part)
+    if (haproxy.pid() === null || performance.now() - this.#comparedAt < COMPARE_MS) return
+    this.#comparedAt = performance.now()
+    for (const text of await tls.repair()) this.#repairs.note(text)
+  }
+
+  /** Tries to read what the key manager did not give out before, with growing pauses. */
+  async #readMissing(part: NonNullable<Desired['haproxy']>): Promise<void> {
+    const before = this.#parts.tls.missing().length
+    if (before === 0) {
+      this.#pauseMs = FIRST_RETRY_MS
+      return
+    }
+    if (performance.now() < this.#retryAt) return
+    await this.#provide(part)
+    this.#retryAt = performance.now() + this.#pauseMs
+    this.#pauseMs = Math.min(2 * this.#pauseMs, LAST_RETRY_MS)
+    const left = this.#parts.tls.missing().length
+    if (left < before) this.#repairs.note(`${before - left} certificates that were not available are now served`)
+  }
+
+  /** Writes the current configuration's TLS files again, and lets HAProxy use them. */
+  async #provide(part: NonNullable<Desired['haproxy']>): Promise<void> {
+    const { tls, store, haproxy } = this.#parts
+    const directory = store.currentDirectory()
+    if (directory === null) return
+    await tls.provide(part, directory, directory)
+    if (haproxy.pid() === null) return
+    const update = await tls.update()
+    if (typeof update === 'object') await reload(this.#parts, part, part, update.reload)
+  }
+}

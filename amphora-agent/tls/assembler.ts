@@ -1,0 +1,56 @@
+import { fileURLToPath } from 'node:url'
+import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
+import { type Assembled, assemble } from '../../x509/material/assemble.js'
+import { whatIsWrong } from '../../x509/material/inspect.js'
+import { type Material, Unusable } from '../../x509/material/material.js'
+
+/** Far longer than the most expensive material takes that the key manager binds. */
+const LIMIT_MS = 60_000
+
+type Answer = { assembled: Assembled } | { wrong: string }
+
+const THREAD = 'krater assembler'
+
+/**
+ * Assembles material. A PKCS#12 bundle or an encrypted key may take seconds, so that happens on a thread of its own, which
+ * ends afterwards with all that it has read.
+ * @throws Unusable
+ */
+export async function assembleAside(material: Material): Promise<Assembled> {
+  if (material.kind !== 'bundle' && (material.kind !== 'certificate' || material.passphrase === null))
+    return assemble(material)
+  // The agent is one file, and runs it on the thread too.
+  const worker = new Worker(fileURLToPath(import.meta.url), { workerData: THREAD, execArgv: [] })
+  try {
+    const answer = await new Promise<Answer>((resolve, reject) => {
+      const limit = setTimeout(() => resolve({ wrong: 'it takes too long to read' }), LIMIT_MS)
+      worker.once('message', (message: Answer) => {
+        clearTimeout(limit)
+        resolve(message)
+      })
+      worker.once('error', reject)
+      worker.postMessage(material)
+    })
+    if ('wrong' in answer) throw new Unusable(answer.wrong)
+    return answer.assembled
+  } finally {
+    await worker.terminate()
+  }
+}
+
+/** Whether this thread is the assembler's; if so, it does its work. */
+export function runAssembler(): boolean {
+  if (isMainThread || workerData !== THREAD) return false
+  parentPort?.on('message', (material: Material) => parentPort?.postMessage(answerTo(material)))
+  return true
+}
+
+function answerTo(material: Material): Answer {
+  try {
+    return { assembled: assemble(material) }
+  } catch (error) {
+    const wrong = whatIsWrong(error)
+    if (wrong === null) throw error
+    return { wrong }
+  }
+}

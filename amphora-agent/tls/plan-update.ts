@@ -1,0 +1,76 @@
+import type { Manifest } from './files.js'
+
+/** One command for HAProxy's runtime socket. */
+export type TlsCommand = {
+  text: string
+  /** The answer contains it on success. */
+  expect: string
+}
+
+/** What HAProxy has loaded, or shall load: content by path, and the certificates of lists. */
+export type TlsState = Pick<Manifest, 'files' | 'lists'>
+
+/** HAProxy takes a command with its payload into one buffer. */
+const MAX_PAYLOAD = 15_000
+
+/**
+ * The commands that take HAProxy from one state of its TLS files to another, in the order: new certificates, changed
+ * files, certificates that leave. No connection notices. Pure.
+ * @param contentOf the new content of a file
+ * @returns why only a reload can do it, as a string
+ */
+export function planTlsUpdate(
+  loaded: TlsState,
+  desired: TlsState,
+  contentOf: (path: string) => string,
+): TlsCommand[] | string {
+  const commands: TlsCommand[] = []
+  const isList = (path: string) => path.endsWith('.list')
+  const large = (path: string) => contentOf(path).length > MAX_PAYLOAD
+  const added = Object.keys(desired.files).filter(path => !isList(path) && loaded.files[path] === undefined)
+  const changed = Object.keys(desired.files).filter(
+    path => !isList(path) && loaded.files[path] !== undefined && loaded.files[path] !== desired.files[path],
+  )
+  const tooLarge = [...added, ...changed].find(large)
+  if (tooLarge !== undefined) return `${tooLarge} is too long for the runtime socket`
+  for (const path of added) {
+    // Only the certificates of lists come and go at runtime. All others are named by HAProxy's file.
+    commands.push({ text: `new ssl cert ${path}`, expect: 'New empty certificate store' })
+    commands.push(...setCommands(path, contentOf(path)))
+  }
+  for (const path of changed) commands.push(...setCommands(path, contentOf(path)))
+  const gone = new Set<string>()
+  for (const [list, certificates] of Object.entries(desired.lists)) {
+    const before = loaded.lists[list]
+    if (before === undefined) return `${list} is new`
+    for (const path of certificates.filter(one => !before.includes(one))) {
+      commands.push({ text: `add ssl crt-list ${list} ${path}`, expect: 'Success!' })
+    }
+  }
+  for (const [list, certificates] of Object.entries(desired.lists)) {
+    for (const path of (loaded.lists[list] ?? []).filter(one => !certificates.includes(one))) {
+      commands.push({ text: `del ssl crt-list ${list} ${path}`, expect: 'deleted in crtlist' })
+      gone.add(path)
+    }
+  }
+  const used = new Set(Object.values(desired.lists).flat())
+  for (const path of gone) {
+    if (!used.has(path)) commands.push({ text: `del ssl cert ${path}`, expect: 'deleted!' })
+  }
+  return commands
+}
+
+/** By its name: HAProxy keeps certificates, CAs and revocation lists apart. */
+export function kindOf(path: string): 'cert' | 'ca-file' | 'crl-file' {
+  if (/\.(client-)?ca\.pem$/.test(path)) return 'ca-file'
+  return /\.(client-)?crl\.pem$/.test(path) ? 'crl-file' : 'cert'
+}
+
+export function setCommands(path: string, content: string): TlsCommand[] {
+  const kind = kindOf(path)
+  return [
+    // HAProxy ends a payload at the first empty line, and says "Transaction created" or "updated".
+    { text: `set ssl ${kind} ${path} <<\n${content.trimEnd()}\n`, expect: 'ransaction' },
+    { text: `commit ssl ${kind} ${path}`, expect: 'Success!' },
+  ]
+}
