@@ -10,20 +10,21 @@ import { providerRoutes } from './api/administration/providers.js'
 import { quotaRoutes } from './api/administration/quotas.js'
 import { DOCUMENT_PATH, loadBalancerDescription } from './api/description.js'
 import { type DialectOptions, type LoadBalancerRoute, loadBalancerDialect } from './api/dialect.js'
-import { eventRoutes } from './api/events.js'
 import { healthMonitorRoutes } from './api/health-monitors.js'
 import { l7PolicyRoutes } from './api/l7-policies.js'
 import { l7RuleRoutes } from './api/l7-rules.js'
 import { listenerRoutes } from './api/listeners.js'
 import { loadBalancerRoutes } from './api/load-balancers.js'
 import { memberRoutes } from './api/members.js'
+import { certificateRoutes } from './api/observed/certificates.js'
+import { eventRoutes } from './api/observed/events.js'
 import { poolRoutes } from './api/pools.js'
 import { versionRoutes } from './api/versions.js'
 
 /** In the order of the API description. */
 export const ROUTES: readonly LoadBalancerRoute[] = [
   ...versionRoutes,
-  ...[...loadBalancerRoutes, ...eventRoutes, ...listenerRoutes, ...poolRoutes, ...memberRoutes],
+  ...[...loadBalancerRoutes, ...eventRoutes, ...certificateRoutes, ...listenerRoutes, ...poolRoutes, ...memberRoutes],
   ...[...healthMonitorRoutes, ...l7PolicyRoutes, ...l7RuleRoutes],
   ...[...quotaRoutes, ...providerRoutes, ...flavorRoutes, ...flavorProfileRoutes],
   ...[...availabilityZoneRoutes, ...availabilityZoneProfileRoutes, ...amphoraRoutes],

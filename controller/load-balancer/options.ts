@@ -1,5 +1,6 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
+import { selectsCiphers } from '../options/cipher-string.js'
 import { apiAddress, defaultQuota, flag, listOf, serviceUrl } from '../options/values.js'
 
 const address = z.string().refine(text => isIP(text) !== 0, { error: 'an IPv4 or IPv6 address' })
@@ -7,21 +8,20 @@ const address = z.string().refine(text => isIP(text) !== 0, { error: 'an IPv4 or
 /** TLS versions that listeners and pools may use, oldest first. */
 export const TLS_VERSIONS = ['SSLv3', 'TLSv1', 'TLSv1.1', 'TLSv1.2', 'TLSv1.3'] as const
 
-/** The list "B" of OWASP's TLS cipher recommendations, as OpenSSL writes it. */
-const OWASP_B = [
+/** Mozilla's intermediate profile, version 5.8, as OpenSSL writes it. */
+export const MOZILLA_INTERMEDIATE = [
   'TLS_AES_128_GCM_SHA256',
   'TLS_AES_256_GCM_SHA384',
   'TLS_CHACHA20_POLY1305_SHA256',
   'ECDHE-ECDSA-AES128-GCM-SHA256',
   'ECDHE-RSA-AES128-GCM-SHA256',
-  'DHE-RSA-AES128-GCM-SHA256',
   'ECDHE-ECDSA-AES256-GCM-SHA384',
   'ECDHE-RSA-AES256-GCM-SHA384',
-  'DHE-RSA-AES256-GCM-SHA384',
   'ECDHE-ECDSA-CHACHA20-POLY1305',
   'ECDHE-RSA-CHACHA20-POLY1305',
-  'DHE-RSA-CHACHA20-POLY1305',
 ].join(':')
+
+const cipherString = z.string().refine(selectsCiphers, { error: 'an OpenSSL cipher string that selects ciphers' })
 
 /** Settings that allow, forbid or preset attributes of load balancing objects. */
 const objectOptions = {
@@ -56,15 +56,11 @@ const objectOptions = {
     .describe('Minimum delay of UDP-CONNECT health monitors in seconds'),
   minimum_tls_version: z.enum(TLS_VERSIONS).optional().describe('Minimum TLS version of listeners and pools'),
   tls_cipher_prohibit_list: listOf(z.string()).default([]).describe('Ciphers that listeners and pools may not use'),
-  default_listener_ciphers: z
-    .string()
-    .min(1)
-    .default(OWASP_B)
+  default_listener_ciphers: cipherString
+    .default(MOZILLA_INTERMEDIATE)
     .describe('Default OpenSSL cipher string of TERMINATED_HTTPS listeners'),
-  default_pool_ciphers: z
-    .string()
-    .min(1)
-    .default(OWASP_B)
+  default_pool_ciphers: cipherString
+    .default(MOZILLA_INTERMEDIATE)
     .describe('Default OpenSSL cipher string of pools with tls_enabled'),
   allow_pagination: flag.default(true).describe('Honor limit, marker and page_reverse in lists'),
   allow_sorting: flag.default(true).describe('Honor sort, sort_key and sort_dir in lists'),

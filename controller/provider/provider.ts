@@ -54,3 +54,6 @@ export class ProvisioningFault extends Error {
     this.name = 'ProvisioningFault'
   }
 }
+
+/** All of the desired state is in effect, but something that it refers to cannot be had; see ProvisioningFault. */
+export class AppliedWithFault extends ProvisioningFault {}

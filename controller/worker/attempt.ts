@@ -3,7 +3,7 @@ import { isDatabaseAway } from '../database/database-away.js'
 import { readTree } from '../load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Logger } from '../log/log.js'
-import { type Action, ClaimLost, type Provider, ProvisioningFault } from '../provider/provider.js'
+import { type Action, AppliedWithFault, ClaimLost, type Provider, ProvisioningFault } from '../provider/provider.js'
 import { type Claim, isHeld, releaseClaim } from '../queue/claim.js'
 import { createDatabaseWait } from '../queue/database-wait.js'
 import { type Fault, recordFault, settle } from './settle.js'
@@ -71,6 +71,7 @@ async function convergeOnce(
   } catch (error) {
     if (isDatabaseAway(error) && patient) throw error
     if (error instanceof ClaimLost) return interrupt(context, claim)
+    if (error instanceof AppliedWithFault) await settle(database, claim, tree, effort())
     const fault = presentFault(error)
     if (fault.code === 'internal') log.error({ loadBalancer: tree.id, err: error }, 'unexpected fault while converging')
     else log.warn({ loadBalancer: tree.id, generation: tree.generation, fault }, 'load balancer not converged')

@@ -2,6 +2,7 @@ import type { Database } from '../database/connection.js'
 import { execute, maybeOne } from '../database/query.js'
 import { type Fragment, json, sql } from '../database/sql.js'
 import { retryOnConflict } from '../database/transaction.js'
+import { answeredChallenges } from '../load-balancer/tree/answered-challenges.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import type { Action } from '../provider/provider.js'
 import { backOffSeconds } from '../queue/back-off.js'
@@ -37,6 +38,7 @@ async function settleOnce(
   const { generation } = tree
   const recheckIsLater = sql`recheck_at > ${claim.claimedAt}::timestamptz`
   const waits = sql`generation > ${generation} OR (${recheckIsLater} AND recheck_at <= now())`
+  const answered = answeredChallenges(tree).map(({ id }) => id)
   const isChange = generation > tree.appliedGeneration
   const needsEvent = isChange || effort.amphorae.length > 0
   const row = await maybeOne(
@@ -46,6 +48,7 @@ async function settleOnce(
        UPDATE load_balancer
           SET applied_generation = greatest(applied_generation, ${generation}),
               fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0, retry_at = NULL,
+              answered_challenges = ${answered}::uuid[],
               recheck_at = CASE WHEN ${recheckIsLater} THEN recheck_at END,
               lease_owner = CASE WHEN ${waits} THEN lease_owner END,
               lease_until = CASE WHEN ${waits} THEN lease_until END,

@@ -2,6 +2,7 @@ import type { z } from 'zod'
 import { amphora } from '../objects/amphorae/resource.js'
 import { availabilityZoneProfile } from '../objects/availability-zone-profiles/resource.js'
 import { availabilityZone } from '../objects/availability-zones/resource.js'
+import { certificate } from '../objects/certificates/resource.js'
 import { event } from '../objects/events/resource.js'
 import { flavorProfile } from '../objects/flavor-profiles/resource.js'
 import { flavor } from '../objects/flavors/resource.js'
@@ -64,6 +65,10 @@ export const RESOURCES: Readonly<Record<string, DescribedResource>> = {
     about: 'A condition of an L7 policy.',
   },
   events: { resource: event, about: 'The history of a load balancer: requests, their senders, and results.' },
+  certificates: {
+    resource: certificate,
+    about: 'What listeners and pools refer to at the key manager, and what listeners were seen to serve.',
+  },
   quotas: { resource: quota, about: 'Maximum number of objects of each kind in a project.' },
   flavors: {
     resource: flavor,

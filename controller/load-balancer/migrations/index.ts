@@ -13,6 +13,9 @@ import { fewerIndexes } from './011-fewer-indexes.js'
 import { machinePlacement } from './012-machine-placement.js'
 import { computeIds } from './013-compute-ids.js'
 import { operatingReasons } from './014-operating-reasons.js'
+import { tlsMaterial } from './015-tls-material.js'
+import { certificateProofs } from './016-certificate-proofs.js'
+import { acmeChallenges } from './017-acme-challenges.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -29,4 +32,7 @@ export const migrations: readonly Migration[] = [
   machinePlacement,
   computeIds,
   operatingReasons,
+  tlsMaterial,
+  certificateProofs,
+  acmeChallenges,
 ]

@@ -1,11 +1,14 @@
 import { badRequest, notImplemented } from '../../http/errors.js'
 import type { Resource } from './resource.js'
 
+/** The values of an attribute that a provider supports, or what is wrong with a value, as a clause, or null. */
+type Supported = readonly unknown[] | ((value: unknown) => string | null)
+
 /**
  * Values that a provider supports: resource (its key in bodies) -> attribute -> values. An attribute that is
  * not listed supports every valid value. `flavor` and `availability_zone` list keys of their profile data.
  */
-export type SupportedValues = Readonly<Record<string, Readonly<Record<string, readonly unknown[]>>>>
+export type SupportedValues = Readonly<Record<string, Readonly<Record<string, Supported>>>>
 
 /** A key that profile data may hold. `check` returns what is wrong with a value, or null. */
 export type ProfileKey = { name: string; description: string; check: (value: unknown) => string | null }
@@ -42,15 +45,19 @@ export function refuseUnsupported(
   { label, singular }: Resource,
   values: Readonly<Record<string, unknown>>,
 ): void {
-  for (const [name, supportedValues] of Object.entries(supported[singular] ?? {})) {
+  for (const [name, known] of Object.entries(supported[singular] ?? {})) {
     const value = values[name]
     if (value === undefined || value === null) continue
-    const shown = JSON.stringify(value)
-    if (supportedValues.some(known => JSON.stringify(known) === shown)) continue
-    throw notImplemented(
-      `Provider '${provider}' does not support a requested option: ${label} ${name} ${typeof value === 'string' ? `'${value}'` : 'is not supported'}`,
-    )
+    const problem = typeof known === 'function' ? known(value) : problemAmong(known, value)
+    if (problem === null) continue
+    throw notImplemented(`Provider '${provider}' does not support a requested option: ${label} ${name} ${problem}`)
   }
+}
+
+function problemAmong(known: readonly unknown[], value: unknown): string | null {
+  const shown = JSON.stringify(value)
+  if (known.some(one => JSON.stringify(one) === shown)) return null
+  return typeof value === 'string' ? `'${value}'` : 'is not supported'
 }
 
 /** Whether two names refer to the same provider. */

@@ -51,13 +51,51 @@ const listenerNode = node(listener, {
   l7Policies: list(l7PolicyNode, 'l7_policy.listener_id = listener.id', 'l7_policy.position, l7_policy.id'),
 })
 
-const nullableId = z.string().nullable()
+const nullableText = z.string().nullable()
 
 /** Additional addresses of the VIP port, each on a different subnet. */
 const additionalVips = field(
   `(SELECT coalesce(json_agg(json_build_object('address', vip->>'ip_address', 'subnetId', vip->>'subnet_id')), '[]'::json)
       FROM jsonb_array_elements(load_balancer.additional_vips) vip)`,
   z.array(z.object({ address: z.string(), subnetId: z.string() })),
+)
+
+const MATERIAL_KINDS = ['certificate', 'authority', 'revocation list'] as const
+
+/** What the load balancer is bound to at the key manager, as last known. */
+const material = field(
+  `(SELECT coalesce(json_agg(json_build_object('ref', m.ref, 'kind', m.kind, 'digest', m.digest, 'problem', m.problem)
+                            ORDER BY m.ref, m.kind), '[]'::json)
+      FROM tls_material m WHERE m.load_balancer_id = load_balancer.id)`,
+  z.array(
+    z.object({
+      ref: z.string(),
+      kind: z.enum(MATERIAL_KINDS),
+      /** Null while it is unknown. */
+      digest: z.string().nullable(),
+      /** Why the reference cannot be used any more, as a clause. */
+      problem: z.string().nullable(),
+    }),
+  ),
+)
+
+/** What the project proves to CAs at the moment. */
+const challenges = field(
+  `(SELECT coalesce(json_agg(json_build_object('id', c.id, 'type', c.type, 'identifier', c.identifier, 'token', c.token,
+                                               'keyAuthorization', c.key_authorization, 'digest', c.digest)
+                            ORDER BY c.id), '[]'::json)
+      FROM acme_challenge c WHERE c.project_id = load_balancer.project_id)`,
+  z.array(
+    z.object({
+      id: z.string(),
+      type: z.enum(['http-01', 'tls-alpn-01']),
+      identifier: z.string(),
+      token: z.string(),
+      keyAuthorization: z.string(),
+      /** SHA-256 of the key authorization in hexadecimal. */
+      digest: z.string(),
+    }),
+  ),
 )
 
 /** A load balancer with everything below it, as a field of a statement over load_balancer. */
@@ -67,14 +105,24 @@ export const loadBalancerTree = node(loadBalancer, {
   topology: field('load_balancer.topology', z.enum(['SINGLE', 'ACTIVE_STANDBY'])),
   vip: object({
     address: field('load_balancer.vip_address', z.string()),
-    subnetId: field('load_balancer.vip_subnet_id', nullableId),
-    networkId: field('load_balancer.vip_network_id', nullableId),
-    portId: field('load_balancer.vip_port_id', nullableId),
+    subnetId: field('load_balancer.vip_subnet_id', nullableText),
+    networkId: field('load_balancer.vip_network_id', nullableText),
+    portId: field('load_balancer.vip_port_id', nullableText),
     ownsPort: field('load_balancer.owns_vip_port', z.boolean()),
   }),
   additionalVips,
   generation: field('load_balancer.generation', z.number()),
   appliedGeneration: field('load_balancer.applied_generation', z.number()),
+  material,
+  challenges,
+  /** What listeners were last seen to serve that they should not, as clauses. */
+  mismatches: field(
+    `ARRAY(SELECT DISTINCT p.problem FROM certificate_proof p
+            WHERE p.load_balancer_id = load_balancer.id AND p.problem IS NOT NULL ORDER BY p.problem)`,
+    z.array(z.string()),
+  ),
+  /** Hash of what the key manager was last told of it; null if that was nothing. */
+  boundSha256: field('load_balancer.bound_sha256', nullableText),
   listeners: list(listenerNode, 'listener.load_balancer_id = load_balancer.id'),
   pools: list(poolNode, 'pool.load_balancer_id = load_balancer.id'),
 })
@@ -96,3 +144,6 @@ export type PoolProtocol = PoolNode['protocol']
 export type Algorithm = PoolNode['lbAlgorithm']
 export type SessionPersistence = NonNullable<PoolNode['sessionPersistence']>
 export type L7CompareType = L7RuleNode['compareType']
+
+export type AcmeChallenge = LoadBalancerTree['challenges'][number]
+export type TlsMaterial = LoadBalancerTree['material'][number]

@@ -1,20 +1,9 @@
 import type { ComputeDriverKind } from '../../compute/kind.js'
 import type { ProviderCapabilities } from '../../load-balancer/schema/capabilities.js'
 import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
+import { versionProblem } from './rendering/haproxy/tls.js'
 
-const NO_TLS_REFERENCES = {
-  default_tls_container_ref: [],
-  sni_container_refs: [[]],
-  client_ca_tls_container_ref: [],
-  client_crl_container_ref: [],
-  client_authentication: ['NONE'],
-  tls_ciphers: [],
-  tls_versions: [],
-  alpn_protocols: [],
-  hsts_max_age: [],
-  hsts_include_subdomains: [false],
-  hsts_preload: [false],
-}
+const problemOfVersions = (versions: unknown) => versionProblem(Array.isArray(versions) ? versions : [])
 
 /** Capabilities of the amphora provider with a compute driver. */
 export const amphoraCapabilities = ({ offers }: Pick<ComputeDriverKind, 'offers'>): ProviderCapabilities => ({
@@ -32,20 +21,13 @@ export const amphoraCapabilities = ({ offers }: Pick<ComputeDriverKind, 'offers'
           flavor: { sriov_vip: [false], allow_member_sriov: [false] },
           availability_zone: { management_network: [] },
         }),
-    listener: { protocol: ['HTTP', 'HTTPS', 'TCP', 'PROMETHEUS'], ...NO_TLS_REFERENCES },
-    pool: {
-      protocol: ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP'],
-      tls_enabled: [false],
-      tls_container_ref: [],
-      ca_tls_container_ref: [],
-      crl_container_ref: [],
-      tls_ciphers: [],
-      tls_versions: [],
-      alpn_protocols: [],
+    listener: {
+      protocol: ['HTTP', 'HTTPS', 'TCP', 'TERMINATED_HTTPS', 'PROMETHEUS'],
+      tls_versions: problemOfVersions,
     },
+    pool: { protocol: ['HTTP', 'HTTPS', 'PROXY', 'PROXYV2', 'TCP'], tls_versions: problemOfVersions },
     healthmonitor: { type: ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO'] },
     l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'] },
-    rule: { type: ['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE'] },
   },
   usesMachines: true,
   datagramsAcrossIpVersions: false,

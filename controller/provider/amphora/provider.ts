@@ -1,6 +1,8 @@
+import type { Bindings } from '../../bindings/bindings.js'
 import type { ComputeDriver, MachineSpec } from '../../compute/driver.js'
 import type { Database } from '../../database/connection.js'
 import type { HealthManagerSettings } from '../../health-manager/options.js'
+import type { KeyChannelAccess } from '../../key-channel/keys.js'
 import type { Logger } from '../../log/log.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import type { Provider } from '../provider.js'
@@ -23,6 +25,8 @@ export type AmphoraProviderOptions = {
   controllerPublicKey: string
   operatorPublicKey: string
   healthManagers: MachineSpec['healthManagers']
+  keyChannel: KeyChannelAccess
+  bindings: Bindings
   config: Pick<
     HealthManagerSettings,
     'beat_interval' | 'stale_after' | 'replace_after' | 'restart_limit' | 'project_restart_limit' | 'restart_window'

@@ -18,7 +18,7 @@ export const event = defineResource({
     kind: derived(
       'text',
       'o.kind',
-      'requested: a request for a change; applied: the change took effect; failed: it did not and is retried; repaired: an amphora repaired a deviation from its configuration; closed: an amphora closed connections because a limit was reached; status_changed: the operating status of an object changed.',
+      'requested: a request for a change; applied: the change took effect; failed: it did not and is retried; repaired: an amphora repaired a deviation from its configuration; closed: an amphora closed connections because a limit was reached; status_changed: the operating status of an object changed; certificate: something about the certificates that listeners serve.',
     ),
     created_at: shared.createdAt,
     updated_at: derived('time', timestamp('o.updated_at'), 'Time of the latest occurrence, if there is more than one.'),
@@ -52,6 +52,11 @@ export const event = defineResource({
       'Operating status before (`from`) and after (`to`), and the reason.',
     ),
     fault: derived('json', `o.detail->'fault'`, 'Reason of the failure.'),
+    certificate: derived(
+      'json',
+      `o.detail->'certificate'`,
+      'What is to be known of certificates: a word (`notice`), a sentence, and the amphora, if it is about one.',
+    ),
     repair: derived(
       'json',
       `o.detail->'repair'`,

@@ -15,7 +15,7 @@ const ANY = ['REGEX', 'STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO'] as con
 type Format = { pattern: RegExp; name: string }
 
 const TOKEN: Format = { pattern: /^[A-Za-z0-9!#$%&'*+,.^_|~`-]+$/, name: 'a header or cookie name' }
-const DN_FIELD: Format = { pattern: /^[A-Za-z][A-Za-z0-9-]*$/, name: 'a field name of a distinguished name' }
+const DN_FIELD: Format = { pattern: /^[A-Za-z][A-Za-z0-9-]{0,63}$/, name: 'a field name of a distinguished name' }
 const HEADER_VALUE: Format = {
   pattern: /^([\x21-\x7e]+|"[\t\x20-\x7e]*")$/,
   name: 'printable ASCII, with spaces only within double quotes',
@@ -24,8 +24,10 @@ const COOKIE_VALUE: Format = {
   pattern: /^[\x21\x23-\x3a\x3c-\x5b\x5d-\x7e]+$/,
   name: 'printable ASCII without spaces, quotes, semicolons and backslashes',
 }
-const PLAIN_TEXT: Format = { pattern: /^[^\p{Cc}]+$/u, name: 'text without control characters' }
-
+const PLAIN_TEXT: Format = {
+  pattern: /^(?!\s*$)[^\p{Cc}\p{Cs}\u2028\u2029]+$/u,
+  name: 'text without control characters, and not only spaces',
+}
 const EXPRESSION: Format = { pattern: /^[\x20-\x7e]+$/, name: 'printable ASCII' }
 
 type Requirements = {

@@ -41,15 +41,15 @@ export const listener = defineResource({
         'Maximum concurrent connections; 0 admits none, -1 takes an equal share of the connections that other limits leave.',
       ),
     ),
-    default_tls_container_ref: settable(
-      certificateReference,
-      null,
-      'Key manager reference of certificate and key: a certificate container, or a secret that holds a PKCS#12 bundle without passphrase.',
+    default_tls_container_ref: rendered(
+      settable(
+        certificateReference,
+        null,
+        'Key manager reference of certificate and key: a certificate container, or a secret that holds a PKCS#12 bundle without passphrase.',
+      ),
     ),
-    sni_container_refs: settable(
-      listOf(certificateReference),
-      [],
-      'Key manager references of certificates to select by SNI.',
+    sni_container_refs: rendered(
+      settable(listOf(certificateReference), [], 'Key manager references of certificates to select by SNI.'),
     ),
     project_id: shared.projectId,
     tenant_id: shared.tenantId,
@@ -83,33 +83,25 @@ export const listener = defineResource({
       ),
     ),
     tags: shared.tags,
-    client_ca_tls_container_ref: settable(
-      certificateReference,
-      null,
-      'Key manager reference of the CA certificates for client authentication.',
+    client_ca_tls_container_ref: rendered(
+      settable(certificateReference, null, 'Key manager reference of the CA certificates for client authentication.'),
     ),
-    client_authentication: settable(
-      oneOf(['NONE', 'OPTIONAL', 'MANDATORY']),
-      'NONE',
-      'Whether clients must present a certificate.',
+    client_authentication: rendered(
+      settable(oneOf(['NONE', 'OPTIONAL', 'MANDATORY']), 'NONE', 'Whether clients must present a certificate.'),
     ),
-    client_crl_container_ref: settable(
-      certificateReference,
-      null,
-      'Key manager reference of the revocation list for client certificates.',
+    client_crl_container_ref: rendered(
+      settable(certificateReference, null, 'Key manager reference of the revocation list for client certificates.'),
     ),
     allowed_cidrs: rendered(
       settable(setOf(cidr, MAX_CIDRS), null, 'Networks that clients may connect from; all if empty.'),
     ),
-    tls_ciphers: settable(tlsCiphers, null, 'OpenSSL cipher string.'),
-    tls_versions: settable(tlsVersions, null, 'Enabled TLS versions.'),
-    alpn_protocols: settable(alpnProtocols, null, 'ALPN protocols to offer in the TLS handshake.'),
-    hsts_max_age: settable(
-      integer(0),
-      null,
-      'max-age of the Strict-Transport-Security header, in seconds; null sends no header.',
+    tls_ciphers: rendered(settable(tlsCiphers, null, 'OpenSSL cipher string.')),
+    tls_versions: rendered(settable(tlsVersions, null, 'Enabled TLS versions.')),
+    alpn_protocols: rendered(settable(alpnProtocols, null, 'ALPN protocols to offer in the TLS handshake.')),
+    hsts_max_age: rendered(
+      settable(integer(0), null, 'max-age of the Strict-Transport-Security header, in seconds; null sends no header.'),
     ),
-    hsts_include_subdomains: settable(boolean, false, 'Whether the header contains includeSubDomains.'),
-    hsts_preload: settable(boolean, false, 'Whether the header contains preload.'),
+    hsts_include_subdomains: rendered(settable(boolean, false, 'Whether the header contains includeSubDomains.')),
+    hsts_preload: rendered(settable(boolean, false, 'Whether the header contains preload.')),
   },
 })

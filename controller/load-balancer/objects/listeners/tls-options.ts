@@ -1,4 +1,5 @@
 import { badRequest } from '../../../http/errors.js'
+import { selectsCiphers } from '../../../options/cipher-string.js'
 import type { LoadBalancerSettings } from '../../options.js'
 import { TLS_VERSIONS } from '../../options.js'
 import { invalid } from '../../schema/faults.js'
@@ -38,12 +39,15 @@ export function defaultTlsOptions({ minimum_tls_version }: TlsSettings, ciphers:
   }
 }
 
-/** @throws ApiError 400 for a prohibited cipher */
+/** @throws ApiError 400 for a prohibited cipher, and when OpenSSL finds no cipher */
 export function checkCiphers({ tls_cipher_prohibit_list }: TlsSettings, ciphers: string | null | undefined): void {
   const named = (ciphers ?? '').split(':').map(cipher => cipher.replace(/^\+/, ''))
   const prohibited = named.filter(cipher => tls_cipher_prohibit_list.includes(cipher))
   if (prohibited.length > 0) {
     throw badRequest(`The following ciphers have been prohibited by an administrator: ${prohibited.join(', ')}`)
+  }
+  if (typeof ciphers === 'string' && !selectsCiphers(ciphers)) {
+    throw invalid('OpenSSL finds no cipher, or no TLS_ suite, for tls_ciphers.')
   }
 }
 

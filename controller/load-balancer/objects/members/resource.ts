@@ -14,7 +14,7 @@ export const member = defineResource({
   filters: { pool_id: { kind: 'uuid', sql: 'o.pool_id', about: 'Pool of the member.' } },
   attributes: {
     id: shared.id,
-    name: shared.name,
+    name: rendered(shared.name),
     operating_status: shared.operatingStatus,
     operating_reason: shared.operatingReason('member'),
     provisioning_status: shared.provisioningStatus,

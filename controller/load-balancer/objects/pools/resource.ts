@@ -102,24 +102,18 @@ export const pool = defineResource({
     }),
     members: derived('json', idList('member', 'm', 'm.pool_id = o.id'), 'Members of the pool.'),
     tags: shared.tags,
-    tls_container_ref: settable(
-      certificateReference,
-      null,
-      'Key manager reference of the client certificate to present to members.',
+    tls_container_ref: rendered(
+      settable(certificateReference, null, 'Key manager reference of the client certificate to present to members.'),
     ),
-    ca_tls_container_ref: settable(
-      certificateReference,
-      null,
-      'Key manager reference of the CA certificates for verifying members.',
+    ca_tls_container_ref: rendered(
+      settable(certificateReference, null, 'Key manager reference of the CA certificates for verifying members.'),
     ),
-    crl_container_ref: settable(
-      certificateReference,
-      null,
-      'Key manager reference of the revocation list for member certificates.',
+    crl_container_ref: rendered(
+      settable(certificateReference, null, 'Key manager reference of the revocation list for member certificates.'),
     ),
-    tls_enabled: settable(boolean, false, 'Whether connections to members use TLS.'),
-    tls_ciphers: settable(tlsCiphers, null, 'OpenSSL cipher string.'),
-    tls_versions: settable(tlsVersions, null, 'Enabled TLS versions.'),
-    alpn_protocols: settable(alpnProtocols, null, 'ALPN protocols to offer in the TLS handshake.'),
+    tls_enabled: rendered(settable(boolean, false, 'Whether connections to members use TLS.')),
+    tls_ciphers: rendered(settable(tlsCiphers, null, 'OpenSSL cipher string.')),
+    tls_versions: rendered(settable(tlsVersions, null, 'Enabled TLS versions.')),
+    alpn_protocols: rendered(settable(alpnProtocols, null, 'ALPN protocols to offer in the TLS handshake.')),
   },
 })

@@ -181,3 +181,8 @@ export async function recordVipPort(database: Database, claim: Claim, portId: st
   )
   if (recorded === 0) throw new ClaimLost()
 }
+
+/** Makes a proof due of the certificates that the load balancer's listeners serve. */
+export async function requestProof(database: Database, { id, fence }: Claim): Promise<void> {
+  await execute(database, sql`UPDATE load_balancer SET proof_at = now() WHERE id = ${id} AND fence = ${fence}`)
+}

@@ -1,18 +1,21 @@
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Bindings } from '../../../bindings/bindings.js'
 import { readLiveness } from '../../../health-manager/liveness.js'
 import { judgeSilence } from '../../../health-manager/silence.js'
+import { referencesIn } from '../../../load-balancer/tree/certificate-references.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import type { Port } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
 import { isHeld } from '../../../queue/claim.js'
-import { type Action, ClaimLost, ProvisioningFault } from '../../provider.js'
+import { type Action, AppliedWithFault, ClaimLost, ProvisioningFault } from '../../provider.js'
 import { AgentUnreachable } from '../agent/errors.js'
 import type { Observed } from '../plan/observation.js'
 import { type PlanFacts, plan } from '../plan/plan.js'
 import type { Step } from '../plan/step.js'
 import type { HaproxySettings } from '../rendering/facts.js'
+import { requestProof } from './amphora-rows.js'
 import { StaleObservation } from './apply.js'
-import { type Acting, type AmphoraParts, runStep } from './executors.js'
+import { type Acting, type AmphoraParts, type Missing, runStep } from './executors.js'
 import { observe, type Remembered } from './observe.js'
 import { restartsLeft } from './restart-limiter.js'
 
@@ -52,16 +55,26 @@ export async function converge(
     if (signal.aborted || !isHeld(claim)) throw new ClaimLost()
   }
   let remembered = options.remembered
+  let current = tree
   let staleObservations = 0
   for (let round = 1; round <= MAX_ROUNDS; round++) {
     assertHeld()
     const observed = await observe({ parts, claim, tree, createdPorts }, remembered, staleAfterSeconds)
-    const { stages, settles } = plan(tree, observed, await planFacts(options, claim, tree, observed))
+    const amphorae = observed.amphorae.map(({ id }) => id)
+    if (tree.change !== 'delete') current = { ...current, ...(await parts.bindings.bind(current, amphorae)) }
+    const { stages, settles } = plan(current, observed, await planFacts(options, claim, current, observed))
+    const missing = missingIn(observed)
     const steps = stages.flat()
     try {
       for (const stage of stages)
-        await runStage({ parts, claim, tree, observed, createdPorts, assertHeld, note }, stage)
-      if (settles) return steps.every(step => step.kind === 'apply') ? observed : null
+        await runStage({ parts, claim, tree: current, observed, createdPorts, assertHeld, note, missing }, stage)
+      if (settles) {
+        await release(parts.bindings, current, amphorae)
+        const servesCertificates = current.material.length > 0
+        if (servesCertificates && steps.some(step => step.kind === 'apply')) await requestProof(parts.database, claim)
+        reportMaterial(current, missing)
+        return steps.every(step => step.kind === 'apply') ? observed : null
+      }
     } catch (error) {
       const fault = staleObservationFault(error)
       if (fault === null) throw error
@@ -72,6 +85,33 @@ export async function converge(
     remembered = null
   }
   throw new ProvisioningFault('not-settling', `The desired state was not reached after ${MAX_ROUNDS} attempts.`)
+}
+
+/** Releases what nothing serves any more. */
+async function release(bindings: Bindings, tree: LoadBalancerTree, amphorae: readonly string[]): Promise<void> {
+  if (tree.change === 'delete') await bindings.release(tree)
+  else await bindings.settle(tree, amphorae)
+}
+
+/** What amphorae miss, by their ids. */
+const missingIn = ({ amphorae }: Observed): Missing =>
+  new Map(amphorae.map(({ id, agent }) => [id, agent.state === 'answers' ? (agent.missing ?? []) : []]))
+
+/**
+ * Everything is in effect; what could not be had still serves as it was last known.
+ * @throws AppliedWithFault that names the references and the reasons
+ */
+function reportMaterial(tree: LoadBalancerTree, missing: Missing): void {
+  const wanted = new Set(referencesIn(tree).map(({ ref }) => ref))
+  const reasons = new Map<string, string>()
+  for (const { ref, problem } of tree.material) if (problem !== null && wanted.has(ref)) reasons.set(ref, problem)
+  for (const one of [...missing.values()].flat()) if (!reasons.has(one.ref)) reasons.set(one.ref, one.reason)
+  if (reasons.size === 0 && tree.mismatches.length > 0) {
+    throw new AppliedWithFault('certificate-mismatch', `${tree.mismatches.slice(0, 3).join('; ')}.`)
+  }
+  if (reasons.size === 0) return
+  const listed = [...reasons].map(([ref, reason]) => `${ref} (${reason})`).join(', ')
+  throw new AppliedWithFault('certificate-unavailable', `The key manager does not give out ${listed}.`)
 }
 
 /** Waits for all steps even if one fails, so that nothing is still running when the failure is reported. */

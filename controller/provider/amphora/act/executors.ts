@@ -1,16 +1,12 @@
 import type { Desired } from '../../../../amphora-agent/protocol/desired.js'
+import type { MissingMaterial } from '../../../../amphora-agent/protocol/messages.js'
+import type { Bindings } from '../../../bindings/bindings.js'
 import type { Database } from '../../../database/connection.js'
 import { maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import type { Logger } from '../../../log/log.js'
-import {
-  AddressTaken,
-  InvalidPortRequest,
-  NoAddressLeft,
-  type Port,
-  type PortRequest,
-} from '../../../network/driver.js'
+import type { Port } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
 import { type Action, ClaimLost, ProvisioningFault } from '../../provider.js'
 import { releaseVipPort, vipPortRequest } from '../../vip-port.js'
@@ -20,7 +16,7 @@ import { withTimeLimit } from '../agent/time-limit.js'
 import { covers } from '../plan/desired-ports.js'
 import { machineLimits } from '../plan/desired-state.js'
 import type { Observed } from '../plan/observation.js'
-import { restartLimitFault } from '../plan/plan-unreachable.js'
+import { incompleteSuccessor, restartLimitFault } from '../plan/plan-unreachable.js'
 import type { Step } from '../plan/step.js'
 import { shortageOf } from '../rendering/haproxy/haproxy-model.js'
 import { interfaceName } from '../rendering/keepalived/interfaces.js'
@@ -35,10 +31,19 @@ import {
   updateAmphora,
 } from './amphora-rows.js'
 import { applyDesired } from './apply.js'
+import { ensurePort } from './ensure-port.js'
 import { createMachine, deletePorts, type MachineParts, machineColumns } from './machine.js'
 import { type RestartLimits, takeRestart } from './restart-limiter.js'
 
-export type AmphoraParts = MachineParts & { database: Database; restartLimits: RestartLimits; log: Logger }
+export type AmphoraParts = MachineParts & {
+  database: Database
+  bindings: Bindings
+  restartLimits: RestartLimits
+  log: Logger
+}
+
+/** What amphorae could not read from the key manager, by their ids. */
+export type Missing = Map<string, readonly MissingMaterial[]>
 
 /** What an executor may use: the observation on which the step was planned, and the ports created since. */
 export type Acting = {
@@ -55,6 +60,8 @@ export type Acting = {
   assertHeld: () => void
   /** Called for each completed action, for the history. */
   note: (action: Action) => void
+  /** Updated by each apply. */
+  missing: Missing
 }
 
 type Kind = Step['kind']
@@ -92,7 +99,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       if (networkId === undefined)
         throw new ProvisioningFault('subnet-missing', 'The network of the VIP no longer exists.')
       assertHeld()
-      const port = await ensurePort(parts, vipPortRequest(tree, networkId))
+      const port = await ensurePort(parts.network, vipPortRequest(tree, networkId))
       createdPorts.set(tree.id, port)
       await recordVipPort(parts.database, claim, port.id)
     },
@@ -151,7 +158,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       const { purpose, request } = desired
       const { network } = await parts.network.managementNetwork()
       assertHeld()
-      const port = await ensurePort(parts, { ...request, projectId: network.projectId })
+      const port = await ensurePort(parts.network, { ...request, projectId: network.projectId })
       createdPorts.set(port.name, port)
       assertHeld()
       await parts.compute.plug(amphoraId, port, tree.projectId)
@@ -358,7 +365,10 @@ function executorOf(kind: Kind): Executor<Kind> {
   return executors[kind] as Executor<Kind>
 }
 
-async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string; desired: Desired }): Promise<void> {
+async function apply(
+  acting: Acting,
+  { amphoraId, desired, mustBeWhole = false }: { amphoraId: string; desired: Desired; mustBeWhole?: boolean },
+): Promise<void> {
   const { parts, claim, tree, observed, assertHeld, note } = acting
   assertHeld()
   const applied = await applyDesired(parts, claim, targetOf(parts, observed, amphoraId), desired)
@@ -367,7 +377,10 @@ async function apply(acting: Acting, { amphoraId, desired }: { amphoraId: string
     applied_sha256: applied.appliedSha256,
     applied_objects: JSON.stringify(desired.objects),
   })
-  const { transition, reason } = applied
+  const { transition, reason, missing = [] } = applied
+  acting.missing.set(amphoraId, missing)
+  const [first] = missing
+  if (mustBeWhole && first !== undefined) throw incompleteSuccessor(first)
   if (transition === 'unchanged') return
   const shortage = shortageIn(tree, observed, amphoraId)
   if (shortage !== null) parts.log.warn({ amphora: amphoraId, loadBalancer: claim.id }, shortage)
@@ -428,20 +441,4 @@ async function recordedAddress(database: Database, amphoraId: string): Promise<s
     sql<{ address: string | null }>`SELECT lb_network_ip AS address FROM amphora WHERE id = ${amphoraId}`,
   )
   return row?.address ?? null
-}
-
-async function ensurePort({ network }: AmphoraParts, request: PortRequest): Promise<Port> {
-  try {
-    return await network.ensurePort(request)
-  } catch (error) {
-    const [fixedIp] = request.fixedIps
-    if (error instanceof NoAddressLeft) {
-      throw new ProvisioningFault('no-address-left', `No address is left on subnet ${fixedIp?.subnetId ?? ''}.`)
-    }
-    if (error instanceof AddressTaken) {
-      throw new ProvisioningFault('address-taken', `The address ${fixedIp?.address ?? ''} is in use by another port.`)
-    }
-    if (error instanceof InvalidPortRequest) throw new ProvisioningFault('network-refused', error.message)
-    throw error
-  }
 }

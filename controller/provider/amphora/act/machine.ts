@@ -1,5 +1,6 @@
 import { amphoraIdentity, HEARTBEAT_KEY_ID } from '../../../compute/amphora-identity.js'
 import type { ComputeDriver, Machine, MachineSpec, Placement } from '../../../compute/driver.js'
+import { channelAccessOf, type KeyChannelAccess } from '../../../key-channel/keys.js'
 import { type NetworkDriver, PORT_OWNER, type Port } from '../../../network/driver.js'
 import type { AgentConnections } from '../agent/connection.js'
 import { managementPortName } from '../plan/desired-ports.js'
@@ -17,6 +18,7 @@ export type MachineParts = {
   operatorPublicKey: string
   healthManagers: MachineSpec['healthManagers']
   beatIntervalSeconds: number
+  keyChannel: KeyChannelAccess
 }
 
 export type CreatedMachine = {
@@ -64,6 +66,7 @@ export async function createMachine(
     },
     healthManagers: parts.healthManagers,
     beatIntervalSeconds: parts.beatIntervalSeconds,
+    keyChannel: channelAccessOf(parts.keyChannel, amphoraId),
   })
   return { machine, managementPort, managementAddress: fixedIp.address }
 }

@@ -137,8 +137,27 @@ async function pollHello(
 
 async function observeAgent(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
   const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
-  const { haproxyVersion, answersMetrics, appliedGeneration, appliedSha256, holdsVip, limits, drain, leavingSeconds } =
-    hello
+  const {
+    haproxyVersion,
+    answersMetrics,
+    appliedGeneration,
+    appliedSha256,
+    holdsVip,
+    limits,
+    drain,
+    leavingSeconds,
+    missing,
+  } = hello
   const applied = { appliedGeneration, appliedSha256 }
-  return { state: 'answers', haproxyVersion, answersMetrics, ...applied, holdsVip, limits, drain, leavingSeconds }
+  return {
+    state: 'answers',
+    haproxyVersion,
+    answersMetrics,
+    ...applied,
+    holdsVip,
+    limits,
+    drain,
+    leavingSeconds,
+    missing,
+  }
 }

@@ -8,6 +8,11 @@ const word = z.string().max(1000)
 /** A tool's output: stored as a fault, logged and shown to tenants, so it is truncated. */
 const words = z.string().transform(text => text.slice(0, 10_000))
 
+const missing = z
+  .array(z.object({ ref: word, reason: word }))
+  .max(4000)
+  .optional()
+
 const hello = z.object({
   agentVersion: word,
   protocolVersion: z.literal(1),
@@ -21,6 +26,7 @@ const hello = z.object({
   drain: z.object({ ended: z.boolean(), cut: count }).nullable().default(null),
   leavingSeconds: count.optional(),
   answersMetrics: z.boolean().optional(),
+  missing,
 })
 
 const apply = z.object({
@@ -29,6 +35,7 @@ const apply = z.object({
   transition: z.enum(['unchanged', 'runtime', 'reload', 'start', 'stop']),
   reason: words,
   milliseconds: z.number().nonnegative(),
+  missing,
 })
 
 const status = hello.extend({

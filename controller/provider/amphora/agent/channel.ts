@@ -14,7 +14,13 @@ export type AgentTarget = {
   hostKey: Buffer
 }
 
-export type AgentChannel = { stream: Duplex; close: () => void; closed: Promise<void> }
+export type AgentChannel = {
+  stream: Duplex
+  /** Opens another stream, to another of the agent's sockets. @throws Error */
+  open: (path: string) => Promise<Duplex>
+  close: () => void
+  closed: Promise<void>
+}
 
 /** The only account that accepts the controller's key; see the machine's sshd_config. */
 const USER = 'krater'
@@ -144,7 +150,7 @@ function openChannel(
         if (error) return resolve(null)
         // Registered only now: a connection survives refused channels and would accumulate listeners.
         const closed = new Promise<void>(done => client.once('close', () => done()))
-        resolve({ stream, close: () => client.destroy(), closed })
+        resolve({ stream, open: path => openStream(client, path), close: () => client.destroy(), closed })
       })
     } catch {
       // ssh2 throws if the connection has already broken.
@@ -152,6 +158,11 @@ function openChannel(
     }
   })
 }
+
+const openStream = (client: Client, path: string): Promise<Duplex> =>
+  new Promise((resolve, reject) => {
+    client.openssh_forwardOutStreamLocal(path, (error, stream) => (error ? reject(error) : resolve(stream)))
+  })
 
 function connectFailure({ amphoraId, host }: AgentTarget, error: Error & { level?: string }): AgentUnreachable {
   const code = 'code' in error ? error.code : undefined

@@ -1,6 +1,7 @@
 import type { Desired } from '../../../../amphora-agent/protocol/desired.js'
 import type { HelloResult, ResultOf } from '../../../../amphora-agent/protocol/messages.js'
 import type { AgentConnections, AgentTarget, AgentVerb, RequestBody } from './connection.js'
+import { AgentUnreachable } from './errors.js'
 
 type Applied = Pick<Desired, 'generation' | 'sha256' | 'interfaces'> & { drains: boolean }
 
@@ -31,7 +32,14 @@ export function createNoopAgentConnections(): AgentConnections {
     apply: (amphoraId, { desired: { generation, sha256, interfaces } }) => {
       const transition = applied.get(amphoraId)?.sha256 === sha256 ? 'unchanged' : 'runtime'
       applied.set(amphoraId, { generation, sha256, interfaces, drains: false })
-      return { appliedGeneration: generation, appliedSha256: sha256, transition, reason: '', milliseconds: 0 }
+      return {
+        appliedGeneration: generation,
+        appliedSha256: sha256,
+        transition,
+        reason: '',
+        milliseconds: 0,
+        missing: [],
+      }
     },
   }
 
@@ -39,6 +47,9 @@ export function createNoopAgentConnections(): AgentConnections {
     request: async <V extends AgentVerb>({ amphoraId }: AgentTarget, body: RequestBody<V>) => {
       const verb: V = body.verb
       return answers[verb](amphoraId, body)
+    },
+    relay: async ({ amphoraId }) => {
+      throw new AgentUnreachable(amphoraId, 'refused', 'An amphora that exists only in the database serves nothing.')
     },
     close: amphoraId => {
       applied.delete(amphoraId)
@@ -58,5 +69,6 @@ function helloOf(applied: Applied | undefined): HelloResult {
     appliedGeneration: applied?.generation ?? 0,
     appliedSha256: applied?.sha256 ?? null,
     drain: applied?.drains === true ? { ended: true, cut: 0 } : null,
+    missing: [],
   }
 }

@@ -1,4 +1,6 @@
-import type { ResultOf } from '../../../../amphora-agent/protocol/messages.js'
+import type { Duplex } from 'node:stream'
+import type { RelayRequest, ResultOf } from '../../../../amphora-agent/protocol/messages.js'
+import { RELAY_SOCKET } from '../../../../amphora-agent/protocol/paths.js'
 import type { Logger } from '../../../log/log.js'
 import type { AgentVerb } from './answers.js'
 import type { AgentTarget } from './channel.js'
@@ -19,6 +21,11 @@ export type AgentConnections = {
    * @throws AgentUnreachable, AgentRefused
    */
   request<V extends AgentVerb>(target: AgentTarget, body: RequestBody<V>, limits?: AgentLimits): Promise<ResultOf[V]>
+  /**
+   * Connects to a listener of the amphora through its agent, to see what it serves.
+   * @throws AgentUnreachable, or an error of the SSH channel
+   */
+  relay(target: AgentTarget, destination: RelayRequest, timeoutMs: number): Promise<Duplex>
   /** Drops the connection to a deleted amphora. Pending requests fail. */
   close(amphoraId: string): void
   /** Drops all connections. Afterwards no socket or timer is left, and every request fails. */
@@ -67,6 +74,13 @@ export class SshAgentConnections implements AgentConnections {
         if (!mayRepeat) throw error
       }
     }
+  }
+
+  async relay(target: AgentTarget, destination: RelayRequest, timeoutMs: number): Promise<Duplex> {
+    const { connection } = this.#connectionTo(target, timeoutMs)
+    const stream = await connection.openStream(RELAY_SOCKET, performance.now() + timeoutMs)
+    stream.write(`${JSON.stringify(destination)}\n`)
+    return stream
   }
 
   close(amphoraId: string): void {

@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream'
 import type { ResultOf } from '../../../../amphora-agent/protocol/messages.js'
 import type { Logger } from '../../../log/log.js'
 import type { AgentVerb } from './answers.js'
@@ -64,6 +65,19 @@ export class SshConnection {
     try {
       const { conversation } = await this.#readyBy(until)
       return await conversation.request(body, Math.max(1, until - performance.now()))
+    } finally {
+      this.#pending--
+      if (this.#pending === 0 && !this.#isDropped) this.#dropWhenIdle()
+    }
+  }
+
+  /** Opens a stream to another of the agent's sockets. @throws AgentUnreachable, Error */
+  async openStream(path: string, until: number): Promise<Duplex> {
+    clearTimeout(this.#idle)
+    this.#pending++
+    try {
+      const { channel } = await this.#readyBy(until)
+      return await channel.open(path)
     } finally {
       this.#pending--
       if (this.#pending === 0 && !this.#isDropped) this.#dropWhenIdle()

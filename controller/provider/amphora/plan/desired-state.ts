@@ -60,6 +60,7 @@ export function desiredState(
     fence,
     haproxyVersion: agent.haproxyVersion,
     answersMetrics: agent.answersMetrics ?? false,
+    readsMaterial: agent.missing !== undefined,
     limits: machineLimits(amphora),
     ...haproxy,
     interfaces: pluggedInterfaces(rendering, amphora),

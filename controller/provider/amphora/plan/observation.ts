@@ -1,4 +1,5 @@
 import type { AmphoraDrain } from '../../../../amphora-agent/protocol/handover.js'
+import type { MissingMaterial } from '../../../../amphora-agent/protocol/messages.js'
 import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
 import type { Port, Subnet } from '../../../network/driver.js'
 import type { Role } from './topology.js'
@@ -46,6 +47,8 @@ export type ObservedAgent =
       leavingSeconds?: number | undefined
       /** Undefined from an older agent. */
       answersMetrics?: boolean | undefined
+      /** What it could not read from the key manager. Undefined from an older agent, which reads nothing. */
+      missing?: readonly MissingMaterial[] | undefined
     }
   | { state: 'unreachable' }
 

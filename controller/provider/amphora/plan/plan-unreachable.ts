@@ -1,3 +1,4 @@
+import type { MissingMaterial } from '../../../../amphora-agent/protocol/messages.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import type { ObservedAmphora } from './observation.js'
@@ -46,6 +47,13 @@ const isDesired = ({ generation, appliedGeneration, listeners }: LoadBalancerTre
 const hasVip = ({ agent, heldVip }: ObservedAmphora): boolean => agent.state === 'answers' && heldVip
 
 /** Tells the load balancer's owner why an amphora gets no configuration. */
+/** The amphora to be replaced serves what its successor could not read from the key manager. */
+export const incompleteSuccessor = ({ ref, reason }: MissingMaterial): ProvisioningFault =>
+  new ProvisioningFault(
+    'certificate-unavailable',
+    `The replacement of an amphora waits: the key manager does not give out ${ref} (${reason}).`,
+  )
+
 export function unreachableFault(amphora: ObservedAmphora, facts: UnreachableFacts): ProvisioningFault {
   return new ProvisioningFault('amphora-unreachable', unreachableReason(amphora, facts))
 }

@@ -1,3 +1,4 @@
+import { referencesIn } from '../../../load-balancer/tree/certificate-references.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
 import type { HaproxySettings } from '../rendering/facts.js'
@@ -7,7 +8,14 @@ import { createRendering, desiredState, isInEffect, portsFor, type Rendering } f
 import type { Observed, ObservedAmphora } from './observation.js'
 import { demote, demotionState, peerOf, planDemotion, removal } from './plan-demotion.js'
 import { planLeftovers } from './plan-leftovers.js'
-import { isHeard, restartLimitFault, type UnreachableFacts, unreachableFault, verdictOn } from './plan-unreachable.js'
+import {
+  incompleteSuccessor,
+  isHeard,
+  restartLimitFault,
+  type UnreachableFacts,
+  unreachableFault,
+  verdictOn,
+} from './plan-unreachable.js'
 import type { Plan, Step } from './step.js'
 import type { Role } from './topology.js'
 
@@ -93,6 +101,7 @@ type Work =
 
 function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], facts: PlanFacts): Work[] {
   const { tree, observed } = rendering
+  const needsMaterial = referencesIn(tree).length > 0
   let restarts = 0
   return serving.map((amphora): Work => {
     const { id: amphoraId, machine, agent, status, silentSeconds } = amphora
@@ -117,6 +126,9 @@ function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], fact
     if (isHeard(amphora, facts) && amphora.mismatchedSeconds > facts.replaceAfterSeconds && !amphora.replacing) {
       restarts += 1
       if (restarts <= facts.restartsLeft) return replace(amphoraId)
+    }
+    if (needsMaterial && agent.state === 'answers' && agent.missing === undefined && !amphora.replacing) {
+      return replace(amphoraId)
     }
     const missing = desired.filter(one => !isAttached(amphora, one))
     const attach = missing.map((port): Step => ({ kind: 'attach-port', amphoraId, port }))
@@ -185,7 +197,10 @@ function takeOver(rendering: Rendering, roles: RoleAssignment, { leaving, succes
     throw new ProvisioningFault('pair-incomplete', 'The VRRP address of the other amphora is unknown.')
   }
   const isNew = successor.agent.state === 'answers' && successor.agent.appliedSha256 === null
-  const prepare: Step[] = isNew ? [{ kind: 'apply', amphoraId: successor.id, desired: standby }] : []
+  const mustBeWhole = !isLost(leaving)
+  const [missing] = successor.agent.state === 'answers' ? (successor.agent.missing ?? []) : []
+  if (mustBeWhole && !isNew && missing !== undefined) throw incompleteSuccessor(missing)
+  const prepare: Step[] = isNew ? [{ kind: 'apply', amphoraId: successor.id, desired: standby, mustBeWhole }] : []
   if (rendering.tree.topology !== 'SINGLE') return [prepare, ...demote(rendering, leaving, peerOf(roles, leaving))]
   const take = applyUnlessInEffect(rendering, successor, group)
   const [handover = [], ...rest] = demote(rendering, leaving, successor)

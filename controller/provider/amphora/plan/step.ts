@@ -17,7 +17,8 @@ export type Step =
   /** Attaches a port; adds to one already attached what is missing, an address or its interface. */
   | { kind: 'attach-port'; amphoraId: string; port: DesiredPort }
   | { kind: 'await-agent'; amphoraId: string }
-  | { kind: 'apply'; amphoraId: string; desired: Desired }
+  /** `mustBeWhole`: fails if the amphora misses TLS material. */
+  | { kind: 'apply'; amphoraId: string; desired: Desired; mustBeWhole?: boolean }
   /** Before the VIP moves, tells both amphorae how packets find the one with their connection. */
   | { kind: 'begin-handover'; parts: readonly { amphoraId: string; handover: Handover }[] }
   /** The amphora is leaving and gives up the VIP itself. */

@@ -54,6 +54,7 @@ function renderHaproxy(
     skeletonSha256: sha256(skeletonOf(text)),
     frontends: rendered.frontends,
     backends: rendered.backends,
+    ...(facts.readsMaterial && { tls: rendered.tls, challenges: rendered.challenges }),
   }
   return { haproxy, objects: rendered.objects }
 }

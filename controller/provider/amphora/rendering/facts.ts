@@ -19,6 +19,8 @@ export type AmphoraFacts = HaproxySettings & {
   haproxyVersion: string
   /** Whether its agent serves HAProxy's metrics under Octavia's names. */
   answersMetrics: boolean
+  /** Whether its agent reads TLS material and answers challenges. */
+  readsMaterial: boolean
   /** Limits of its machine, which bound connections and checks. */
   limits: MachineLimits
   /** The plugged interfaces except the management interface. Exactly one has the purpose `vip`. */

@@ -155,9 +155,25 @@ export function responseCookie(name: string, what: string): ConfigurationWord {
   return word(inStrongQuotes(`res.cook("${requireFieldName(name, what)}")`))
 }
 
+/** The words that make HAProxy ask a member for this name. */
+export function sniOf(name: string): ConfigurationWord {
+  return word(`sni str(${textOf(serverName(name, 'A server name'))})`)
+}
+
 /** A TLS server name, restricted to characters that are safe for the runtime socket. */
 export function serverName(text: string, what: string): ConfigurationWord {
   return matching(text, /^[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}$/, what, 'is not a host name')
+}
+
+/** The sample fetch for a field of the distinguished name in a client's certificate, such as CN. */
+export function certificateField(name: string, what: string): ConfigurationWord {
+  if (!/^[A-Za-z][A-Za-z0-9-]{0,63}$/.test(name)) throw refusal(what, name, 'is not a field of a distinguished name')
+  return word(`'ssl_c_s_dn(${name})'`)
+}
+
+/** An OpenSSL cipher string. */
+export function cipherString(text: string, what: string): ConfigurationWord {
+  return matching(text, /^[A-Za-z0-9\-+!:@=_.]{1,4096}$/, what, 'is not a cipher string')
 }
 
 /** The question HAProxy sends to the agent about a member with a PING monitor. */
@@ -176,7 +192,7 @@ export function identifier(text: string, what: string): ConfigurationWord {
 export function keywords(text: string): ConfigurationWord {
   return matching(
     text,
-    /^[A-Za-z0-9_./:-]+( [A-Za-z0-9_./:-]+)*$/,
+    /^[A-Za-z0-9_.,@/:-]+( [A-Za-z0-9_.,@/:-]+)*$/,
     'A keyword',
     'contains characters that are not allowed',
   )
@@ -194,7 +210,12 @@ export function sample(text: string): ConfigurationWord {
 
 /** Joins words with single blanks. A loop in a template often costs more than what it prints. */
 export function joined(words: readonly ConfigurationWord[]): ConfigurationWord {
-  return word(words.map(textOf).join(' '))
+  return word(
+    words
+      .map(textOf)
+      .filter(text => text !== '')
+      .join(' '),
+  )
 }
 
 /** The action that stores a name in a variable. */

@@ -12,6 +12,7 @@ import { type HttpCheckModel, httpCheckModel } from './checks.js'
 import { isHttp } from './mode.js'
 import { cookieValue, type PersistenceModel, persistenceModel } from './persistence.js'
 import { pingTimeout, renderServer, type ServerWords } from './servers.js'
+import { serverTls, terminatesTls } from './tls.js'
 
 /** A `backend` section: one pool for one listener. */
 export type BackendModel = {
@@ -76,9 +77,19 @@ export function renderBackend(
   const name = backendName(pool, listener)
   const isReused = isHttp(listener) && reusesConnections(pool)
   const hasCookies = model.persistence.cookie !== null
+  const tls = serverTls(pool, isHttp(listener))
+  const clientName = tls.length === 0 ? null : clientNameFor(listener)
   const rendered = members.map(member => {
     const cookie = hasCookies ? cookieValue(member) : null
-    return renderServer(member, { backend: name, protocol: pool.protocol, reused: isReused, monitor, cookie })
+    return renderServer(member, {
+      backend: name,
+      protocol: pool.protocol,
+      tls,
+      clientName,
+      reused: isReused,
+      monitor,
+      cookie,
+    })
   })
   return {
     model: { ...model, servers: rendered.map(({ words }) => words) },
@@ -113,6 +124,12 @@ function backendModel(
     timeoutCheck: monitor === null ? null : checkTimeout(monitor),
     httpCheck: monitor?.type === 'HTTP' || monitor?.type === 'HTTPS' ? httpCheckModel(tree, monitor) : null,
   }
+}
+
+/** What a client asked for: by SNI, or else by its Host header; a relayed connection tells nothing. */
+function clientNameFor(listener: ListenerNode): ConfigurationWord | null {
+  if (terminatesTls(listener)) return keywords('ssl_fc_sni')
+  return isHttp(listener) ? sample('req.hdr(host),field(1,:)') : null
 }
 
 /** A connection that starts with a PROXY header belongs to one client. */

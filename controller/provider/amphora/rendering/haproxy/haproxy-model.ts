@@ -1,4 +1,10 @@
-import type { Backend, Frontend, ObjectTable } from '../../../../../amphora-agent/protocol/desired.js'
+import type {
+  Backend,
+  ChallengesPart,
+  Frontend,
+  ObjectTable,
+  TlsPart,
+} from '../../../../../amphora-agent/protocol/desired.js'
 import {
   HAPROXY_CHROOT,
   HAPROXY_GROUP,
@@ -21,10 +27,12 @@ import type { AmphoraFacts } from '../facts.js'
 import { type ConfigurationWord, identifier, integer, keywords, textOf } from '../quote.js'
 import { isAtLeast } from '../version.js'
 import { type BackendModel, backendIdentifier, renderBackend } from './backend.js'
+import { challengesPart, type Front, isLookedAt, type TlsChallengeModel, tlsChallengeModel } from './challenges.js'
 import { type FrontendModel, frontendModel } from './frontend.js'
 import { type L7Model, l7Model, servingPools } from './l7.js'
 import { METRICS_CONNECTIONS, type MetricsModel, metricsModel, servesMetrics } from './metrics.js'
 import { type PeersModel, peersModel } from './peers.js'
+import { tlsPart } from './tls.js'
 
 /** Input of the template haproxy.hbs. */
 export type HaproxyModel = {
@@ -42,13 +50,22 @@ export type HaproxyModel = {
   peers: PeersModel | null
   /** Null when nobody asks for metrics under Octavia's names. */
   metrics: MetricsModel | null
+  /** Null unless a CA validates a name over TLS. */
+  tlsChallenges: TlsChallengeModel | null
   frontends: ListenerModel[]
   backends: BackendModel[]
 }
 
 type ListenerModel = FrontendModel & { l7: L7Model }
 
-export type RenderedHaproxy = { model: HaproxyModel; frontends: Frontend[]; backends: Backend[]; objects: ObjectTable }
+export type RenderedHaproxy = {
+  model: HaproxyModel
+  frontends: Frontend[]
+  backends: Backend[]
+  tls: TlsPart
+  challenges: ChallengesPart
+  objects: ObjectTable
+}
 
 /**
  * HAProxy's configuration for one load balancer; null if the load balancer is disabled or has no enabled
@@ -62,11 +79,16 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   if (listeners.length === 0) return null
   const pools = new Map(tree.pools.filter(isDesired).map(pool => [pool.id, pool]))
 
-  const features = { addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]) }
+  const features = {
+    addsServersWithCookies: isAtLeast(facts.haproxyVersion, [3, 0]),
+    hasDefaultAlpn: isAtLeast(facts.haproxyVersion, [2, 8]),
+  }
   const demand = demandOf(tree, listeners, pools)
   const fitting = shareConnections(facts.limits, demand)
   const shares = 'excess' in fitting ? scaleDown(facts.limits, demand) : { ...fitting, factor: 1 }
   const metrics = metricsModel(listeners, facts)
+  const challenges = challengesPart(tree)
+  const fronts: { listenerId: string; front: Front }[] = []
   const frontendModels: ListenerModel[] = []
   const frontends: Frontend[] = []
   const backendModels: BackendModel[] = []
@@ -78,7 +100,12 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     const defaultBackend = servesMetrics(listener) ? (metrics?.name ?? null) : poolBackend
     const { connectionLimit } = listener
     const maxconn = connectionLimit < 0 ? shares.unlimited : scaled(connectionLimit, shares.factor)
-    const model = frontendModel(tree, listener, defaultBackend, maxconn)
+    const { model, front } = frontendModel(tree, listener, {
+      ...{ defaultBackend, maxconn, pair: facts.pair, ...features },
+      isLookedAt: isLookedAt(listener, challenges),
+      answersChallenges: facts.readsMaterial,
+    })
+    if (front !== null) fronts.push({ listenerId: listener.id, front })
     frontendModels.push({ ...model, l7: l7Model(listener, pools) })
     frontends.push({ name: listener.id, maxconn: Number(textOf(model.maxconn)) })
     for (const pool of servingPools(listener, pools)) {
@@ -110,10 +137,13 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     serverStateFile: keywords(HAPROXY_SERVER_STATE_FILE),
     peers: backendModels.some(({ persistence }) => persistence.stickTable !== null) ? peersModel(facts) : null,
     metrics,
+    tlsChallenges: tlsChallengeModel(challenges, fronts),
     frontends: frontendModels,
     backends: backendModels,
   }
-  return { model, frontends, backends, objects }
+  const serving = listeners.flatMap(listener => servingPools(listener, pools))
+  const tls = tlsPart(tree, listeners, [...new Set(serving)].sort(byId))
+  return { model, frontends, backends, tls, challenges, objects }
 }
 
 /** Describes what the load balancer needs beyond these limits; null if it fits. Pure. */

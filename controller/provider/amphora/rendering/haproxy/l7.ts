@@ -6,13 +6,14 @@ import type {
   ListenerNode,
   PoolNode,
 } from '../../../../load-balancer/tree/tree.js'
-import { ProvisioningFault } from '../../../provider.js'
 import { byId, isDesired } from '../desired-objects.js'
 import {
   type ConfigurationWord,
+  certificateField,
   condition,
   gaveUp,
   identifier,
+  integer,
   joined,
   keywords,
   pattern,
@@ -74,6 +75,11 @@ const FILE_TYPE = quoted('var(txn.krater_file_type)', 'The file type')
 const DOT_AND_FILE_TYPE = quoted('var(txn.krater_dot_file_type)', 'The file type')
 /** An expression that names the dot: escaped, in brackets, or as its first character. */
 export const NAMES_DOT = /\\\.|\[\.|^\^?\./
+
+/** A client's certificate: whether it sent one, and the result of its verification. */
+const CLIENT_HAS_CERTIFICATE = keywords('ssl_c_used')
+const CLIENT_VERIFIED = keywords('ssl_c_verify')
+const INTEGER = keywords('int')
 
 const POOL_CHOSEN = keywords('pool_chosen')
 const REJECT = keywords('deny deny_status 403')
@@ -226,12 +232,11 @@ function comparison(rule: L7RuleNode, what: string): Comparison {
     case 'COOKIE':
       return { criterion: requestField('req.cook', rule.key ?? '', `${what}, key`), match, value }
     case 'SSL_CONN_HAS_CERT':
+      return { criterion: CLIENT_HAS_CERTIFICATE, match: INTEGER, value: keywords('1') }
     case 'SSL_VERIFY_RESULT':
+      return { criterion: CLIENT_VERIFIED, match: INTEGER, value: integer(Number(text), `${what}, value`, 0, 2 ** 31) }
     case 'SSL_DN_FIELD':
-      throw new ProvisioningFault(
-        'configuration-refused',
-        `${what} requires TLS (${rule.type}), but no listener terminates TLS.`,
-      )
+      return { criterion: certificateField(rule.key ?? '', `${what}, key`), match, value }
   }
 }
 

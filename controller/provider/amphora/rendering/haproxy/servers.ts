@@ -13,6 +13,7 @@ import {
   pingMessage,
   seconds,
   serverName,
+  sniOf,
   textOf,
 } from '../quote.js'
 
@@ -33,6 +34,10 @@ export type ServerContext = {
   /** Name of its `backend` section. */
   backend: string
   protocol: PoolProtocol
+  /** Words of TLS towards it; empty without. */
+  tls: readonly ConfigurationWord[]
+  /** What HAProxy asks members for by SNI if they have no host name of their own; null for nothing. */
+  clientName: ConfigurationWord | null
   monitor: HealthMonitorNode | null
   /** Connections to it may serve further requests. */
   reused: boolean
@@ -50,6 +55,7 @@ export function renderServer(member: MemberNode, context: ServerContext): { word
   const options = [
     ...(context.cookie === null ? [] : [keywords('cookie'), context.cookie]),
     ...proxyOptions(context.protocol),
+    ...tlsOptions(member, context),
     // Defaults for servers in the file, but not for servers added at runtime.
     ...(context.reused ? [keywords('pool-purge-delay 5s pool-max-conn -1')] : []),
     ...(context.monitor === null ? [] : monitorOptions(member, context.monitor, context)),
@@ -84,6 +90,17 @@ function proxyOptions(protocol: PoolProtocol): ConfigurationWord[] {
   return protocol === 'PROXYV2' ? [keywords('send-proxy-v2')] : []
 }
 
+/** The host name that a member has as its name; null if its name is something else. */
+const hostNameOf = ({ name }: MemberNode): string | null =>
+  /^(?=.{1,253}$)([a-z0-9_]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$/i.test(name) ? name : null
+
+function tlsOptions(member: MemberNode, { tls, clientName }: ServerContext): ConfigurationWord[] {
+  if (tls.length === 0) return []
+  const name = hostNameOf(member)
+  if (name !== null) return [...tls, sniOf(name)]
+  return clientName === null ? [...tls] : [...tls, keywords('sni'), clientName]
+}
+
 function monitorOptions(member: MemberNode, monitor: HealthMonitorNode, context: ServerContext): ConfigurationWord[] {
   return monitor.type === 'PING' ? pingOptions(member, monitor, context) : checkOptions(member, monitor, context)
 }
@@ -91,7 +108,7 @@ function monitorOptions(member: MemberNode, monitor: HealthMonitorNode, context:
 function checkOptions(
   member: MemberNode,
   monitor: HealthMonitorNode,
-  { protocol }: ServerContext,
+  { protocol, tls }: ServerContext,
 ): ConfigurationWord[] {
   const what = `Health monitor ${monitor.id}`
   const options = [
@@ -113,11 +130,28 @@ function checkOptions(
   // address or port than the traffic gets no PROXY header.
   const checksTrafficPort = member.monitorAddress === null && member.monitorPort === null
   if (checksTrafficPort && proxyOptions(protocol).length > 0) options.push(keywords('check-send-proxy'))
-  if (monitor.type === 'HTTPS' || monitor.type === 'TLS-HELLO') options.push(keywords('check-ssl verify none'))
-  if (monitor.type === 'HTTPS' && monitor.domainName !== null) {
-    options.push(keywords('check-sni'), serverName(monitor.domainName, `${what}, domain_name`))
-  }
-  return options
+  return [...options, ...checkTlsOptions(member, monitor, tls)]
+}
+
+/**
+ * Checks of a pool that speaks TLS use its certificates. For servers added at runtime, ssl does not imply check-ssl, and
+ * sni and alpn never apply to checks.
+ */
+function checkTlsOptions(
+  member: MemberNode,
+  monitor: HealthMonitorNode,
+  tls: readonly ConfigurationWord[],
+): ConfigurationWord[] {
+  const speaksTls = tls.length > 0
+  if (!speaksTls && monitor.type !== 'HTTPS' && monitor.type !== 'TLS-HELLO') return []
+  const name = monitor.domainName ?? hostNameOf(member)
+  return [
+    keywords(speaksTls ? 'check-ssl' : 'check-ssl verify none'),
+    ...(speaksTls && monitor.type.startsWith('HTTP') ? [keywords('check-alpn http/1.1')] : []),
+    ...(name === null || (!speaksTls && monitor.type !== 'HTTPS')
+      ? []
+      : [keywords('check-sni'), serverName(name, `Health monitor ${monitor.id}, domain_name`)]),
+  ]
 }
 
 /** HAProxy cannot ping, so its agent-check asks the amphora's agent. */
