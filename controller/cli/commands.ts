@@ -9,6 +9,8 @@ export type Entry = { name: string; summary: string } & (
       load: () => Promise<{ command: Command }>
       /** What follows the first argument, options included, is a command line of its own. */
       passThroughOptions?: true
+      /** It runs if its group is called without a command. */
+      isDefault?: true
     }
   | { commands: readonly Entry[] }
 )
@@ -154,8 +156,14 @@ export const commands: readonly Entry[] = [
   },
   {
     name: 'certificates',
-    summary: 'give ACME clients certificates of the internal CA',
+    summary: 'list the certificates that load balancers use; give ACME clients certificates of the internal CA',
     commands: [
+      {
+        name: 'list',
+        summary: 'list names, issuer, end, next renewal and last proof of the certificates in use',
+        isDefault: true,
+        load: () => import('./commands/certificates/list.js'),
+      },
       {
         name: 'acme-account',
         summary: 'manage the keys with which ACME clients create accounts of the project',

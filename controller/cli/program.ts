@@ -143,8 +143,9 @@ async function addCommands(
   const isOneNamed = entries.some(({ name }) => name === named)
   const prepare = new Map<Program, () => Promise<void>>()
   for (const entry of entries) {
-    const program = group.command(entry.name).description(entry.summary)
     const isGroup = 'commands' in entry
+    const isDefault = !isGroup && entry.isDefault === true
+    const program = group.command(entry.name, { isDefault }).description(entry.summary)
     const load = isGroup
       ? () => addCommands(program.enablePositionalOptions(), entry.commands, operands, run)
       : async () => configure(program, (await entry.load()).command, run)

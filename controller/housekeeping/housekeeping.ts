@@ -1,10 +1,13 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
+import type { Bindings } from '../bindings/bindings.js'
+import type { Challenges } from '../bindings/challenges.js'
 import type { ComputeDriver, MachineSpec } from '../compute/driver.js'
 import type { ComputeSettings } from '../compute/options.js'
 import type { Database } from '../database/connection.js'
 import type { HealthManagerSettings } from '../health-manager/options.js'
+import type { KeyChannelAccess } from '../key-channel/keys.js'
 import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
 import { repeat } from '../process/repeat.js'
@@ -13,6 +16,7 @@ import type { AgentConnections } from '../provider/amphora/agent/connection.js'
 import { NOTHING_WATCHED, watchInterfaces, watchMachines } from './machine-watch.js'
 import type { HousekeepingSettings } from './options.js'
 import { sweepOrphans } from './orphan-sweep.js'
+import { proveCertificates } from './proof/prove.js'
 import { purgeRecords, trimAnswers } from './purge.js'
 import { checkReach } from './reach-check.js'
 import { checkWarmPool, sizeWarmPool, tendWarmPool, type WarmPool } from './warm-pool.js'
@@ -30,6 +34,9 @@ export type HousekeepingOptions = {
   controllerPublicKey: string
   operatorPublicKey: string
   healthManagers: MachineSpec['healthManagers']
+  keyChannel: KeyChannelAccess
+  bindings: Bindings
+  challenges: Challenges
   config: { compute: ComputeSettings; health_manager: HealthManagerSettings; housekeeping: HousekeepingSettings }
   log: Logger
   /** Value for lease_owner; unique for each start. */
@@ -42,6 +49,9 @@ const STOP_LIMIT_MS = 5_000
 const WATCH_SECONDS = 1
 const INTERFACES_SECONDS = 3
 const REACH_SECONDS = 5
+const BINDINGS_SECONDS = 3
+const CHALLENGES_SECONDS = 1
+const PROOF_SECONDS = 1
 const TRIM_SECONDS = 60
 const PURGE_SECONDS = 3_600
 
@@ -51,7 +61,7 @@ const PURGE_SECONDS = 3_600
  * and retried, with longer pauses while it lasts.
  */
 export async function startHousekeeping(options: HousekeepingOptions): Promise<{ stop: () => Promise<void> }> {
-  const { database, network, compute, config, log, poolIntervalSeconds = 1 } = options
+  const { database, network, compute, bindings, challenges, config, log, poolIntervalSeconds = 1 } = options
   const owner = options.owner ?? `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}:housekeeping`
   const stopping = new AbortController()
   const pool: WarmPool = {
@@ -90,6 +100,17 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     ),
     repeat('removing orphans', sweepSeconds, stopping.signal, log, async () => {
       orphans = await sweepOrphans({ database, network, compute, log, portAgeSeconds }, orphans)
+    }),
+    repeat('proving certificates', PROOF_SECONDS, stopping.signal, log, () =>
+      proveCertificates({ ...options, intervalSeconds: config.housekeeping.certificate_proof_interval }),
+    ),
+    repeat('tending certificates', BINDINGS_SECONDS, stopping.signal, log, async () => {
+      const due = await bindings.tend()
+      if (due > 0) log.info({ loadBalancers: due }, 'certificates have changed, or nobody confirmed their use')
+    }),
+    repeat('passing on challenges', CHALLENGES_SECONDS, stopping.signal, log, async () => {
+      const changed = await challenges.tend()
+      if (changed > 0) log.info({ challenges: changed }, 'challenges of a CA have come or gone')
     }),
     repeat('trimming kept answers', TRIM_SECONDS, stopping.signal, log, () => trimAnswers(database)),
     repeat('purging old records', PURGE_SECONDS, stopping.signal, log, () => purgeRecords(database)),

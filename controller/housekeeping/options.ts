@@ -9,6 +9,9 @@ export const housekeepingOptions = z
       .describe(
         'Seconds between searches for orphaned machines and ports; those found by two searches in a row are removed',
       ),
+    certificate_proof_interval: seconds
+      .default(180)
+      .describe('Seconds between two handshakes with a listener that show whether it serves the right certificate'),
   })
   .prefault({})
 

@@ -18,13 +18,19 @@ export async function runHealthManager(directory: string): Promise<void> {
     const instanceId = requireInstanceId(directory)
     const masterKey = loadAmphoraMaster(keyFiles(config, directory))
     const networkDatabase = openDatabase(instance, 'network', 'health-manager', log)
-    const host = await connectToAmphorae(instance, await openNetwork(instance, networkDatabase), {
+    const address = await connectToAmphorae(instance, await openNetwork(instance, networkDatabase), {
       fabric: fabricOf(directory),
       instanceId,
     })
     await networkDatabase.destroy()
     const database = openDatabase(instance, 'load_balancer', 'health-manager', log)
-    const running = await startHealthManager({ database, host, config: config.health_manager, masterKey, log })
+    const running = await startHealthManager({
+      database,
+      host: config.health_manager.host ?? address,
+      config: config.health_manager,
+      masterKey,
+      log,
+    })
     return async () => {
       await running.stop()
       await database.destroy()

@@ -1,3 +1,6 @@
+import { createBindings } from '../../bindings/bindings.js'
+import { createChallenges } from '../../bindings/challenges.js'
+import { openControllerChannel } from '../../bindings/channel.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { startHousekeeping } from '../../housekeeping/housekeeping.js'
@@ -8,10 +11,11 @@ import { createNoopAgentConnections } from '../../provider/amphora/agent/connect
 import { openProviders } from '../../provider/providers.js'
 import { startWorker } from '../../worker/worker.js'
 import type { Command } from '../command.js'
-import { keyFiles, loadKeys } from '../state-directory/keys.js'
+import { keyFiles, loadChannelKeys, loadKeys } from '../state-directory/keys.js'
 import { computeDriverOf, fabricOf, openCompute, openNetwork, requireInstanceId } from '../wiring/drivers.js'
 import { connectToAmphorae } from '../wiring/host-networks.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
+import { loadBalancerUrl, serviceUrls } from '../wiring/service-urls.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runWorker }
@@ -23,16 +27,26 @@ export async function runWorker(directory: string): Promise<void> {
   const log = createLog('worker', config.log_level)
   await runUntilStopped({ name: 'worker', stateDirectory: directory, log }, async () => {
     const instanceId = requireInstanceId(directory)
-    const keys = await loadKeys(keyFiles(config, directory))
+    const files = keyFiles(config, directory)
+    const keys = await loadKeys(files)
     const database = openDatabase(instance, 'load_balancer', 'worker', log)
     // The parts below outlive the loss of their database, and would only log that it was never there.
     await maybeOne(database, sql`SELECT FROM load_balancer LIMIT 1`)
     const networkDatabase = openDatabase(instance, 'network', 'worker', log)
     const network = await openNetwork(instance, networkDatabase)
-    const heartbeatHost = await connectToAmphorae(instance, network, { fabric: fabricOf(directory), instanceId })
+    const address = await connectToAmphorae(instance, network, { fabric: fabricOf(directory), instanceId })
     const agents = computeDriverOf(instance).runsMachines
       ? new SshAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log })
       : createNoopAgentConnections()
+    const keyChannel = { host: config.key_manager.channel.host ?? address, port: config.key_manager.channel.port }
+    const access = { ...loadChannelKeys(files), endpoints: [keyChannel] }
+    const channel = openControllerChannel(access)
+    const bindings = createBindings({
+      channel,
+      database,
+      loadBalancerUrl: id => loadBalancerUrl(serviceUrls(config).loadBalancer, id),
+      log,
+    })
     const parts = {
       database,
       network,
@@ -42,7 +56,10 @@ export async function runWorker(directory: string): Promise<void> {
       masterKey: keys.amphoraMaster,
       controllerPublicKey: keys.controllerSsh.publicLine,
       operatorPublicKey: keys.operatorSsh.publicLine,
-      healthManagers: [{ host: heartbeatHost, port: config.health_manager.port }],
+      healthManagers: [{ host: config.health_manager.host ?? address, port: config.health_manager.port }],
+      keyChannel: access,
+      bindings,
+      challenges: createChallenges({ channel, database }),
       config,
       log,
     }
@@ -62,6 +79,7 @@ export async function runWorker(directory: string): Promise<void> {
     return async () => {
       await Promise.all([worker.stop(), housekeeping.stop()])
       await agents.stop()
+      channel.close()
       await Promise.all([database.destroy(), networkDatabase.destroy()])
     }
   })

@@ -1,0 +1,142 @@
+import type { Database } from '../../database/connection.js'
+import { execute, many, one } from '../../database/query.js'
+import { json, sql } from '../../database/sql.js'
+import { WAKE_CHANNEL } from '../../load-balancer/change/wake-channel.js'
+import type { KnownCertificate } from './plan.js'
+
+/** What one handshake showed. */
+export type Result = {
+  listenerId: string
+  amphoraId: string
+  /** The VIP, or '' for the amphora itself. */
+  address: string
+  /** '' for none. */
+  name: string
+  keyType: string
+  /** Of what should be served. */
+  digest: string
+  /** What was seen instead, as a clause; null if all is well. */
+  problem: string | null
+}
+
+/** Load balancers whose proof is due; each is due again after the interval. */
+export async function takeDue(database: Database, intervalSeconds: number, limit: number): Promise<string[]> {
+  const rows = await many(
+    database,
+    sql<{ id: string }>`
+      UPDATE load_balancer SET proof_at = now() + ${intervalSeconds} * interval '1 second'
+       WHERE id IN (SELECT id FROM load_balancer WHERE proof_at <= now() ORDER BY proof_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+      RETURNING id`,
+  )
+  return rows.map(({ id }) => id)
+}
+
+/** Makes the next proof due earlier. */
+export const proveSoon = (database: Database, id: string, seconds: number): Promise<number> =>
+  execute(
+    database,
+    sql`UPDATE load_balancer SET proof_at = least(proof_at, now() + ${seconds} * interval '1 second') WHERE id = ${id}`,
+  )
+
+/** There is nothing to prove until the next deployment. */
+export const forget = (database: Database, id: string): Promise<number> =>
+  execute(database, sql`UPDATE load_balancer SET proof_at = NULL WHERE id = ${id}`)
+
+export type ServingAmphora = { id: string; address: string; holdsVip: boolean }
+
+export const servingAmphorae = (database: Database, id: string): Promise<ServingAmphora[]> =>
+  many(
+    database,
+    sql<ServingAmphora>`
+      SELECT a.id, a.lb_network_ip AS address, coalesce(h.vrrp_master, false) AS "holdsVip"
+        FROM amphora a LEFT JOIN amphora_health h ON h.amphora_id = a.id
+       WHERE a.load_balancer_id = ${id} AND a.status = 'ALLOCATED' AND a.lb_network_ip IS NOT NULL
+         AND a.replace_generation IS NULL`,
+  )
+
+export const knownCertificates = (database: Database, id: string): Promise<KnownCertificate[]> =>
+  many(
+    database,
+    sql<KnownCertificate>`
+      SELECT ref, digest, ARRAY(SELECT jsonb_array_elements_text(facts->'names')) AS names, facts->>'keyType' AS "keyType"
+        FROM tls_material
+       WHERE load_balancer_id = ${id} AND kind = 'certificate' AND digest IS NOT NULL AND facts IS NOT NULL`,
+  )
+
+/** Whether nothing of the load balancer has changed since its tree was read. */
+export async function isUnchanged(
+  database: Database,
+  id: string,
+  generation: number,
+  boundSha256: string | null,
+): Promise<boolean> {
+  const { unchanged } = await one(
+    database,
+    sql<{ unchanged: boolean }>`
+      SELECT EXISTS (SELECT FROM load_balancer WHERE id = ${id} AND generation = ${generation} AND applied_generation = generation
+                        AND bound_sha256 IS NOT DISTINCT FROM ${boundSha256}) AS unchanged`,
+  )
+  return unchanged
+}
+
+/** What has changed with the latest results. */
+export type Verdict = { amphoraId: string; problems: string[]; recovered: number }
+
+/**
+ * Stores the results in place of all former ones of a load balancer. If a listener now serves something else than it
+ * should, or again what it should, that goes into the history, and the load balancer is rechecked, which sets or clears
+ * its fault.
+ */
+export async function storeResults(
+  database: Database,
+  id: string,
+  generation: number,
+  results: readonly Result[],
+): Promise<Verdict[]> {
+  return many(
+    database,
+    sql<Verdict>`
+     WITH results AS (
+       SELECT * FROM jsonb_to_recordset(${json(results)}::jsonb)
+                  AS r ("listenerId" uuid, "amphoraId" uuid, address text, name text, "keyType" text, digest text, problem text)),
+     before AS (SELECT * FROM certificate_proof WHERE load_balancer_id = ${id} FOR UPDATE),
+     gone AS (
+       DELETE FROM certificate_proof p WHERE p.load_balancer_id = ${id}
+          AND NOT EXISTS (SELECT FROM results r WHERE (r."listenerId", r."amphoraId", r.address, r.name, r."keyType")
+                             = (p.listener_id, p.amphora_id, p.address, p.name, p.key_type))),
+     stored AS (
+       INSERT INTO certificate_proof AS p
+         (load_balancer_id, listener_id, amphora_id, address, name, key_type, digest, served_since, proven_at, problem, problem_since)
+       SELECT lb.id, r."listenerId", r."amphoraId", r.address, r.name, r."keyType", r.digest,
+              CASE WHEN r.problem IS NULL THEN now() END, CASE WHEN r.problem IS NULL THEN now() END,
+              r.problem, CASE WHEN r.problem IS NOT NULL THEN now() END
+         FROM load_balancer lb CROSS JOIN results r WHERE lb.id = ${id}
+       ON CONFLICT (load_balancer_id, listener_id, amphora_id, address, name, key_type) DO UPDATE
+          SET digest = excluded.digest, checked_at = now(), problem = excluded.problem,
+              proven_at = coalesce(excluded.proven_at, p.proven_at),
+              served_since = CASE WHEN excluded.problem IS NOT NULL THEN NULL
+                                  WHEN p.digest = excluded.digest THEN coalesce(p.served_since, now()) ELSE now() END,
+              problem_since = CASE WHEN excluded.problem IS NOT NULL THEN coalesce(p.problem_since, now()) END),
+     compared AS (
+       SELECT r."amphoraId", r.problem,
+              r.problem IS NOT NULL AND b.problem IS NULL AS is_new, r.problem IS NULL AND b.problem IS NOT NULL AS is_over
+         FROM results r LEFT JOIN before b ON (r."listenerId", r."amphoraId", r.address, r.name, r."keyType")
+                                            = (b.listener_id, b.amphora_id, b.address, b.name, b.key_type)),
+     verdicts AS (
+       SELECT "amphoraId", coalesce(array_agg(DISTINCT problem) FILTER (WHERE is_new), '{}') AS problems,
+              count(*) FILTER (WHERE is_over)::int AS recovered
+         FROM compared GROUP BY "amphoraId" HAVING bool_or(is_new) OR bool_or(is_over)),
+     told AS (
+       INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
+       SELECT ${id}::uuid, ${generation}::bigint, 'certificate', jsonb_build_object('certificate', jsonb_build_object(
+                'amphora_id', "amphoraId",
+                'notice', CASE WHEN problems <> '{}' THEN 'mismatch' ELSE 'served' END,
+                'text', CASE WHEN problems <> '{}' THEN left(array_to_string(problems, '; '), 2000)
+                             ELSE 'The amphora serves its certificates as it should again' END))
+         FROM verdicts),
+     rechecked AS (
+       UPDATE load_balancer SET recheck_at = now(), retry_at = least(retry_at, now())
+        WHERE id = ${id} AND EXISTS (SELECT FROM verdicts) RETURNING pg_notify(${WAKE_CHANNEL}, id::text))
+     SELECT "amphoraId", problems, recovered FROM verdicts LEFT JOIN (SELECT count(*) FROM rechecked) c ON true`,
+  )
+}
