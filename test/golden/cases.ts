@@ -14,10 +14,14 @@ import {
   uuid,
 } from './models.js'
 import { optionCases } from './option-cases.js'
+import { tlsCases } from './tls-cases.js'
 
 export type GoldenCase = { name: string; tree: LoadBalancerTree; facts: AmphoraFacts }
 
-/** What each golden file shows. The configuration is in <name>.cfg, and in <name>.keepalived.conf for a pair. */
+/**
+ * What each golden file shows. The configuration is in <name>.cfg, and in <name>.keepalived.conf for a pair; what it
+ * reads for TLS is in <name>.tls.json.
+ */
 export const goldenCases: GoldenCase[] = [
   {
     name: 'http-round-robin',
@@ -169,4 +173,5 @@ export const goldenCases: GoldenCase[] = [
   },
   ...l7Cases,
   ...optionCases,
+  ...tlsCases,
 ]

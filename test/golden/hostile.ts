@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import { mayExceedMatchLimit } from '../../controller/load-balancer/objects/l7-rules/regular-expression.js'
+import { selectsCiphers } from '../../controller/options/cipher-string.js'
 import type {
   HealthMonitorNode,
   L7PolicyNode,
@@ -13,6 +14,7 @@ import type {
 import { aPolicy, aRule } from './l7-models.js'
 import { aListener, aMember, aMonitor, aPool, aTree, uuid } from './models.js'
 import { anyText } from '../support/inputs/any-text.js'
+import { isHostName } from '../support/inputs/host-names.js'
 
 /** What is special to HAProxy, to a log format, to Handlebars, to a shell, or to a careless parser. */
 const FRAGMENTS = [
@@ -44,6 +46,8 @@ export type StringField = {
   harmless: (text: string) => string
   /** A load balancer with the text in this field. */
   treeWith: (text: string) => LoadBalancerTree
+  /** What the API checks and the writer cannot; default: nothing. */
+  isValid?: (text: string) => boolean
 }
 
 /** Every text in a tree that comes from a tenant or a database row. */
@@ -70,8 +74,38 @@ export const stringFields: StringField[] = [
   { name: 'address that is pinged', harmless: () => '192.0.2.9', treeWith: text => pinged({ monitorAddress: text }) },
   { name: 'id of a member that is pinged', harmless: () => 'x', treeWith: id => pinged({ id }) },
   ...l7Fields(),
+  ...tlsFields(),
   { name: 'value of an inserted header', harmless: () => 'x', treeWith: text => someTree({ headers: { 'X-Forwarded-For': text } }) },
 ]
+
+const REFERENCE = `https://keys.example/v1/secrets/${uuid(8, 1)}`
+const HTTPS = { protocol: 'TERMINATED_HTTPS', defaultTlsContainerRef: REFERENCE } as const
+
+/** A cipher string with the same lists: one for TLS 1.3 and one for the versions before. */
+function ciphersLike(text: string): string {
+  const names = text.split(':').filter(name => name !== '')
+  const isSuite = (name: string) => name.startsWith('TLS_')
+  return [...(names.some(isSuite) ? ['TLS_X'] : []), ...(names.every(isSuite) ? [] : ['X'])].join(':')
+}
+
+function tlsFields(): StringField[] {
+  const listenerWith = (listener: Partial<ListenerNode>) => someTree({ listener: { ...HTTPS, ...listener } })
+  const poolWith = (pool: Partial<PoolNode>) => someTree({ pool: { tlsEnabled: true, ...pool } })
+  const hostName = (text: string) => (isHostName(text) ? 'x.example' : 'x')
+  const ciphers = { harmless: ciphersLike, isValid: selectsCiphers }
+  return [
+    { name: 'tls_ciphers of a listener', ...ciphers, treeWith: tlsCiphers => listenerWith({ tlsCiphers }) },
+    { name: 'tls_ciphers of a pool', ...ciphers, treeWith: tlsCiphers => poolWith({ tlsCiphers }) },
+    { name: 'certificate of a listener', harmless: () => 'x', treeWith: text => listenerWith({ defaultTlsContainerRef: text }) },
+    { name: 'certificate for a name', harmless: () => REFERENCE, treeWith: text => listenerWith({ sniContainerRefs: [text] }) },
+    { name: 'certificate of a pool', harmless: () => 'x', treeWith: text => poolWith({ tlsContainerRef: text }) },
+    {
+      name: 'member name towards TLS',
+      harmless: hostName,
+      treeWith: name => someTree({ pool: { tlsEnabled: true, members: [aMember(1, { name }), aMember(2)] } }),
+    },
+  ]
+}
 
 /** Every text of a policy and of a rule, with the value once for each way in which it is written. */
 function l7Fields(): StringField[] {
@@ -85,6 +119,9 @@ function l7Fields(): StringField[] {
     ['file type', 'value', { type: 'FILE_TYPE', compareType: 'EQUAL_TO' }],
     ['header', 'value', { type: 'HEADER', compareType: 'ENDS_WITH', key: 'x' }],
     ['cookie', 'value', { type: 'COOKIE', key: 'x' }],
+    ['name of a certificate field', 'key', { type: 'SSL_DN_FIELD' }],
+    ['certificate field', 'value', { type: 'SSL_DN_FIELD', key: 'CN', compareType: 'EQUAL_TO' }],
+    ['result of a verification', 'value', { type: 'SSL_VERIFY_RESULT' }],
   ]
   const url = 'https://example.org/'
   const redirects: [name: string, redirect: (text: string) => Partial<L7PolicyNode>][] = [
@@ -97,7 +134,8 @@ function l7Fields(): StringField[] {
     ...rules.map(([name, field, rule]) => ({
       name: field === 'value' ? `value of an l7 rule, ${name}` : name,
       // an expression that may be too laborious has a second ACL
-      harmless: (text: string) => (rule.compareType === 'REGEX' && mayExceedMatchLimit(text) ? 'x.*.*.*' : 'x'),
+      harmless: (text: string) =>
+        rule.type === 'SSL_VERIFY_RESULT' ? '1' : rule.compareType === 'REGEX' && mayExceedMatchLimit(text) ? 'x.*.*.*' : 'x',
       treeWith: (text: string) => someTree({ policy: { rules: [aRule(1, { ...rule, [field]: text }), aRule(2)] } }),
     })),
     ...redirects.map(([name, redirect]) => ({

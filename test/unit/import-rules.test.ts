@@ -68,11 +68,12 @@ const rules: Rule[] = [
     forbids: ({ from, to }) => inside('amphora-agent')(from) && inside('controller')(to),
   },
   {
-    name: 'of the agent, the controller imports only the protocol and the seccomp filters',
+    name: 'of the agent, the controller imports only the protocol, the seccomp filters and the key channel',
     forbids: ({ from, to }) =>
       inside('controller')(from) &&
       inside('amphora-agent')(to) &&
       !inside('amphora-agent/protocol')(to) &&
+      !inside('amphora-agent/key-channel')(to) &&
       !inside('amphora-agent/seccomp')(to),
   },
   {
@@ -151,6 +152,7 @@ const LAYERS = [
   'database',
   'http',
   'inspection',
+  'key-channel',
   'api',
   'queue',
   'identity',
@@ -158,6 +160,7 @@ const LAYERS = [
   'certificates',
   'compute',
   'load-balancer',
+  'bindings',
   'key-manager',
   'health-manager',
   'provider',
@@ -226,7 +229,7 @@ t.test('each rule finds its violation and accepts what is allowed', async t => {
     ['x509 imports none of our other code', 'x509/x.ts', `import { a } from '../controller/log/log.js'`],
     ['the agent never imports the controller', 'amphora-agent/x.ts', `import type { A } from '../controller/y.js'`],
     [
-      'of the agent, the controller imports only the protocol and the seccomp filters',
+      'of the agent, the controller imports only the protocol, the seccomp filters and the key channel',
       'controller/x/y.ts',
       `export * from '../../amphora-agent/z.js'`,
     ],

@@ -175,8 +175,8 @@ t.test('HAProxy killed -9 during an apply', async t => {
     kill(before)
     const { ok } = await answer
     await until(serves)
-    const { appliedSha256 } = await agent.ask('hello')
-    if (ok) t.equal(appliedSha256, desired.sha256)
+    // It is null for a moment after a crash.
+    if (ok) await until(async () => (await agent.ask('hello')).appliedSha256 === desired.sha256 || null)
     t.equal((await agent.apply(desired)).appliedSha256, desired.sha256)
     agent.end()
   }

@@ -180,6 +180,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   'key-manager hsm check': { well: { status: 1, says: NO_TOKEN }, faults: CONFIGURATION },
   'certificates acme-account create': CLIENT,
   'certificates acme-account list': CLIENT,
+  'certificates list': CLIENT,
   'certificates acme-account revoke': { ...CLIENT, args: [AMPHORA] },
   'db migrate': {
     changes: true,

@@ -4,12 +4,14 @@ import { configurationSchema } from '../../../controller/config/schema.js'
 import { startHousekeeping } from '../../../controller/housekeeping/housekeeping.js'
 import { sweepOrphans } from '../../../controller/housekeeping/orphan-sweep.js'
 import { sizeWarmPool } from '../../../controller/housekeeping/warm-pool.js'
+import { channelAccessOf } from '../../../controller/key-channel/keys.js'
 import { createLog } from '../../../controller/log/log.js'
 import { AgentUnreachable } from '../../../controller/provider/amphora/agent/errors.js'
 import { createTestDatabase } from '../../support/database/database.js'
 import { insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
 import { eventually } from '../../support/eventually.js'
 import { type AmphoraWorld, createAmphoraWorld, VIP_SUBNET } from '../../support/worlds/amphora-world.js'
+import { NO_BINDINGS, NO_CHALLENGES, NO_KEY_CHANNEL } from '../../support/worlds/unbound.js'
 
 const log = createLog('test', 'silent')
 
@@ -27,6 +29,9 @@ t.test('housekeeping', async t => {
       controllerPublicKey: 'ssh-ed25519 AAAA controller',
       operatorPublicKey: 'ssh-ed25519 AAAA operator',
       healthManagers: [],
+      keyChannel: NO_KEY_CHANNEL,
+      bindings: NO_BINDINGS,
+      challenges: NO_CHALLENGES,
       config: configurationSchema.parse({
         compute: { warm_amphorae: warm },
         housekeeping: { sweep_interval: 0.1 },
@@ -105,6 +110,7 @@ t.test('housekeeping', async t => {
       controllerPublicKey: '',
       operatorPublicKey: '',
       healthManagers: [],
+      keyChannel: NO_KEY_CHANNEL,
       beatIntervalSeconds: 3,
     }
     const { signal } = new AbortController()
@@ -213,6 +219,7 @@ t.test('housekeeping', async t => {
           heartbeatKeyId: 1,
         },
         healthManagers: [],
+        keyChannel: channelAccessOf(NO_KEY_CHANNEL, id),
         beatIntervalSeconds: 3,
       })
       if (id === owned) kept.push(managementPort.id, base.id)

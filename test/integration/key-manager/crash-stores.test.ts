@@ -83,7 +83,7 @@ const CHANGES: readonly Change[] = [
   },
   {
     name: 'the deletion of a secret',
-    steps: ['connect', 'begin', 'findSecret', 'secrets/delete', 'commit'],
+    steps: ['connect', 'begin', 'findSecret', 'requireUnbound', 'secrets/delete', 'commit'],
     prepare: async project => [await storeFor(project)],
     request: ([id]) => ({ method: 'DELETE', path: `/v1/secrets/${id}` }),
     ...{ status: 204, again: 404, count: live('secret'), before: 1, after: 0 },

@@ -69,7 +69,7 @@ const ALLOWED: Readonly<Record<string, number>> = {
   ...Object.fromEntries(
     Object.keys(RIGHTS)
       .filter(route =>
-        /^(POST|PUT|PATCH) \/v1\/(secrets|containers|certificates\/:id$|orders|transport_keys|project-quotas|cas$|acme-accounts)/.test(
+        /^(POST|PUT|PATCH) \/v1\/(secrets|containers|certificates\/:id$|orders|transport_keys|project-quotas|bindings|cas$|acme-accounts)/.test(
           route,
         ),
       )
@@ -116,6 +116,7 @@ function pathOf(route: string): string {
     .replace(':id', id)
     .replace(':key', 'k')
     .replace(':project', 'some-project')
+    .replace(':load_balancer', randomUUID())
     .replace(':consumer', collection === 'secrets' ? consumers.secrets : consumers.containers)
 }
 

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import { z } from 'zod'
+import type { HaproxyPart } from '../../../amphora-agent/protocol/desired.js'
 import { loadBalancerDescription } from '../../../controller/load-balancer/api/description.js'
 import { ROUTES } from '../../../controller/load-balancer/api.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
@@ -35,9 +36,9 @@ const TLS_REFERENCES = [
 const NOTHING = [null, null, null, null]
 
 /** @returns null when nothing is served */
-function textFor(tree: LoadBalancerTree): string | null {
+function haproxyFor(tree: LoadBalancerTree): HaproxyPart | null {
   const desired = { ...tree, change: 'update' as const, topology: 'ACTIVE_STANDBY' as const }
-  return renderDesired(desired, factsFor(tree)).haproxy?.text ?? null
+  return renderDesired(desired, factsFor(tree)).haproxy
 }
 
 type Spare = { pool: string; flavorProfile: string; flavor: string; zoneProfile: string; zone: string }
@@ -287,15 +288,16 @@ t.test('any input gets an answer in the API’s shape, never an unexpected error
     t.teardown(() => rmSync(directory, { recursive: true }))
     // random deletions may leave every load balancer without a listener
     await makeWorld(api, FOREIGN, 'amphora')
-    const texts: string[] = []
+    const parts: HaproxyPart[] = []
     for (const { id } of await api.database('load_balancer').where({ provider: 'amphora' })) {
       const tree = await readTree(api.database, id)
       if (tree === null) continue
-      const text = textFor(tree)
-      if (text !== null) texts.push(text)
+      const part = haproxyFor(tree)
+      if (part !== null) parts.push(part)
     }
-    t.ok(texts.length > 0, `${texts.length} load balancers with listeners`)
-    t.same(await checkWithHaproxy(directory, asOneFile(texts)), { code: 0, complaints: [] })
+    t.ok(parts.length > 0, `${parts.length} load balancers with listeners`)
+    const file = asOneFile(parts)
+    t.same(await checkWithHaproxy(directory, file.text, file), { code: 0, complaints: [] })
   })
 
   t.same(

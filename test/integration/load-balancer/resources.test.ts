@@ -133,15 +133,7 @@ t.test('resources', async t => {
         },
         400,
       ],
-      [
-        {
-          loadbalancer_id: lb,
-          protocol: 'TERMINATED_HTTPS',
-          protocol_port: 443,
-          default_tls_container_ref: 'http://k/v1/secrets/x',
-        },
-        501,
-      ],
+      [{ loadbalancer_id: lb, protocol: 'TERMINATED_HTTPS', protocol_port: 443 }, 400],
     ] as const
     for (const [body, status] of refused)
       t.equal((await api.ask('POST', '/v2/lbaas/listeners', { listener: body })).status, status, JSON.stringify(body))
@@ -179,7 +171,6 @@ t.test('resources', async t => {
         /'TCP' is invalid while the listener protocol is 'HTTP'/,
       ],
       [{ ...valid, loadbalancer_id: lb, protocol: 'UDP' }, 501, /requested option: Pool protocol 'UDP'/],
-      [{ ...valid, loadbalancer_id: lb, tls_enabled: true }, 501, /tls_enabled/],
       [{ ...valid, loadbalancer_id: lb, session_persistence: { type: 'NONE' } }, 400, /session_persistence.type/],
       [{ ...valid, loadbalancer_id: lb, protocol: 'TERMINATED_HTTPS' }, 400, /one of/],
     ] as const

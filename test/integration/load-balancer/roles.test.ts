@@ -19,6 +19,7 @@ const WHO = {
   'GET /lbaas/loadbalancers/:id/statuses': 'reads',
   'GET /lbaas/loadbalancers/:id/events': 'reads',
   'PUT /lbaas/loadbalancers/:id/failover': 'administers',
+  'GET /lbaas/certificates': 'reads',
   'GET /lbaas/listeners': 'reads',
   'POST /lbaas/listeners': 'writes',
   'GET /lbaas/listeners/:id': 'reads',

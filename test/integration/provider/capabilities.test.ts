@@ -9,6 +9,7 @@ import { desiredPorts } from '../../../controller/provider/amphora/plan/desired-
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
 import { idIn, type Json, type JsonValue } from '../../support/clients/json-answers.js'
 import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
+import { REF } from '../../support/inputs/load-balancer-options.js'
 import { factsFor, wholeTree, withPlainIds } from '../../support/worlds/injection-scene.js'
 
 /**
@@ -23,6 +24,22 @@ type Trial = {
   on?: string
 }
 
+/** With one id, so that references differ in what they name. */
+const SECRET = REF
+const CONTAINER = REF.replace('secrets', 'containers')
+const OTHER = 'https://keys.test/v1/secrets/6f0c7d52-9f5e-4a0c-8d4e-0d5b8c1f7a11'
+
+const HTTPS = { protocol: 'TERMINATED_HTTPS', default_tls_container_ref: SECRET }
+const withTls = (name: string, context: Json = {}) => ({
+  body: (value: JsonValue) => ({ ...HTTPS, ...context, [name]: value }),
+})
+const toTls = (name: string, context: Json = {}) => ({
+  body: (value: JsonValue) => ({ tls_enabled: true, ...context, [name]: value }),
+})
+const CIPHERS = [null, 'AESGCM', 'TLS_AES_128_GCM_SHA256', 'AESGCM:TLS_AES_128_GCM_SHA256']
+const VERSIONS = [null, ['TLSv1.3'], ['TLSv1.2'], ['TLSv1', 'TLSv1.1', 'TLSv1.2']]
+const APPLICATION_PROTOCOLS = [null, ['h2'], ['http/1.1', 'h2'], ['http/1.0']]
+
 const POOL = { name: 'pool', protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' }
 const RULES = [{ type: 'PATH', compare_type: 'STARTS_WITH', value: '/api' }]
 const location = (action: string) => (value: JsonValue) => ({ action, redirect_url: value, redirect_prefix: value })
@@ -34,16 +51,58 @@ const TRIALS: Readonly<Record<string, Trial>> = {
   },
   // HTTPS is passed through, so an amphora sees TCP
   'listener.protocol': {
-    values: ['HTTP', 'TCP', 'PROMETHEUS'],
-    body: protocol => ({ protocol, default_pool: null, l7policies: [] }),
+    values: ['HTTP', 'TCP', 'PROMETHEUS', 'TERMINATED_HTTPS'],
+    body: protocol => ({
+      ...(protocol === 'TERMINATED_HTTPS' ? HTTPS : { protocol }),
+      default_pool: null,
+      l7policies: [],
+    }),
   },
   'listener.protocol_port': { values: [80, 90] },
   'listener.connection_limit': { values: [null, 5] },
   'listener.default_pool_id': { values: [null, POOL], body: default_pool => ({ default_pool }) },
   'listener.insert_headers': {
-    values: ['X-Forwarded-For', 'X-Forwarded-Port', 'X-Forwarded-Proto', 'X-Forwarded-IP', 'X-Client-IP', 'X-Real-IP'],
-    body: header => ({ insert_headers: { [String(header)]: 'true' } }),
+    values: [
+      ...['X-Forwarded-For', 'X-Forwarded-Port', 'X-Forwarded-Proto', 'X-Forwarded-IP', 'X-Client-IP', 'X-Real-IP'],
+      ...['X-SSL-Client-Verify', 'X-SSL-Client-Has-Cert', 'X-SSL-Client-DN', 'X-SSL-Client-CN', 'X-SSL-Issuer'],
+      ...['X-SSL-Client-SHA1', 'X-SSL-Client-Not-Before', 'X-SSL-Client-Not-After'],
+    ],
+    body: header => ({
+      ...(String(header).startsWith('X-SSL-') ? HTTPS : {}),
+      insert_headers: { [String(header)]: 'true' },
+    }),
   },
+  'listener.default_tls_container_ref': {
+    values: [null, SECRET, CONTAINER],
+    body: default_tls_container_ref => ({
+      protocol: 'PROMETHEUS',
+      default_tls_container_ref,
+      default_pool: null,
+      l7policies: [],
+    }),
+  },
+  'listener.sni_container_refs': {
+    values: [[], [OTHER], [OTHER.replace('secrets', 'containers')]],
+    ...withTls('sni_container_refs'),
+  },
+  'listener.client_authentication': withTls('client_authentication', { client_ca_tls_container_ref: OTHER }),
+  'listener.client_ca_tls_container_ref': {
+    values: [SECRET, CONTAINER],
+    ...withTls('client_ca_tls_container_ref', { client_authentication: 'OPTIONAL' }),
+  },
+  'listener.client_crl_container_ref': {
+    values: [null, SECRET, CONTAINER],
+    ...withTls('client_crl_container_ref', {
+      client_authentication: 'MANDATORY',
+      client_ca_tls_container_ref: OTHER,
+    }),
+  },
+  'listener.tls_ciphers': { values: CIPHERS, ...withTls('tls_ciphers') },
+  'listener.tls_versions': { values: VERSIONS, ...withTls('tls_versions') },
+  'listener.alpn_protocols': { values: APPLICATION_PROTOCOLS, ...withTls('alpn_protocols') },
+  'listener.hsts_max_age': { values: [null, 0, 9], ...withTls('hsts_max_age') },
+  'listener.hsts_include_subdomains': withTls('hsts_include_subdomains', { hsts_max_age: 9 }),
+  'listener.hsts_preload': withTls('hsts_preload', { hsts_max_age: 9 }),
   'listener.timeout_client_data': { values: [null, 9] },
   'listener.timeout_member_connect': { values: [null, 9] },
   'listener.timeout_member_data': { values: [null, 9] },
@@ -65,6 +124,21 @@ const TRIALS: Readonly<Record<string, Trial>> = {
     ],
   },
   'pool.deregistration_delay': { values: [null, 0, 5] },
+  'pool.tls_container_ref': { values: [null, SECRET, CONTAINER], ...toTls('tls_container_ref') },
+  'pool.ca_tls_container_ref': { values: [null, SECRET, CONTAINER], ...toTls('ca_tls_container_ref') },
+  'pool.crl_container_ref': {
+    values: [null, SECRET, CONTAINER],
+    ...toTls('crl_container_ref', { ca_tls_container_ref: OTHER }),
+  },
+  'pool.tls_ciphers': { values: CIPHERS, ...toTls('tls_ciphers') },
+  'pool.tls_versions': { values: VERSIONS, ...toTls('tls_versions') },
+  'pool.alpn_protocols': { values: APPLICATION_PROTOCOLS, ...toTls('alpn_protocols') },
+  // A host name, which members are asked for by SNI.
+  'member.name': {
+    on: 'pools',
+    values: ['a member', 'a.example', 'b.example'],
+    body: name => ({ tls_enabled: true, members: [{ name, address: '192.0.2.10', protocol_port: 443 }] }),
+  },
   'member.address': { values: ['192.0.2.10', '192.0.2.11'] },
   'member.protocol_port': { values: [80, 90] },
   'member.weight': { values: [null, 0, 7] },
@@ -105,7 +179,14 @@ const TRIALS: Readonly<Record<string, Trial>> = {
       ],
     }),
   },
-  'rule.type': { body: type => ({ type, compare_type: 'EQUAL_TO', key: 'k' }) },
+  'rule.type': {
+    body: type => ({
+      type,
+      compare_type: 'EQUAL_TO',
+      key: type === 'SSL_CONN_HAS_CERT' || type === 'SSL_VERIFY_RESULT' ? null : 'k',
+      value: type === 'SSL_CONN_HAS_CERT' ? 'true' : '1',
+    }),
+  },
   'rule.key': { values: ['a', 'b'], body: key => ({ type: 'HEADER', key }) },
   'rule.value': { values: ['/a', '/b'] },
 }
@@ -146,7 +227,7 @@ function effectOf(tree: LoadBalancerTree): string {
   const { haproxy, interfaces } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
   const ports = desiredPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)
   const delays = haproxy?.backends.map(({ deregistrationDelay }) => deregistrationDelay)
-  return JSON.stringify([haproxy?.text, delays, interfaces, ports])
+  return JSON.stringify([haproxy?.text, haproxy?.tls, delays, interfaces, ports])
 }
 
 t.test('every option offered for amphorae changes the rendered state, or is listed here with the reason', async t => {
@@ -167,11 +248,12 @@ t.test('every option offered for amphorae changes the rendered state, or is list
       if (type === null || input === 'none') continue
       const key = `${singular}.${name}`
       const reason = [key, name].find(candidate => WITHOUT_EFFECT[candidate] !== undefined)
-      if (reason !== undefined) {
+      if (reason !== undefined && TRIALS[key] === undefined) {
         unused.delete(reason)
         continue
       }
-      const offered = amphoraCapabilities(namespaceKind).supported[singular]?.[name]
+      const known = amphoraCapabilities(namespaceKind).supported[singular]?.[name]
+      const offered = typeof known === 'function' ? undefined : known
       const named: unknown = type.jsonSchema.enum
       const choices = Array.isArray(named) ? named : type.kind === 'boolean' ? [false, true] : null
       const trial = TRIALS[key] ?? {}

@@ -6,17 +6,20 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { commandsFor } from '../../../amphora-agent/haproxy/leaving.js'
 import { planTransition } from '../../../amphora-agent/haproxy/plan-transition.js'
-import type { HaproxyPart } from '../../../amphora-agent/protocol/desired.js'
+import type { HaproxyPart, TlsPart } from '../../../amphora-agent/protocol/desired.js'
+import { badReferencesIn, type CertificateSource } from '../../../controller/certificates/certificate-source.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
 import { COUNTED_RESOURCES } from '../../../controller/load-balancer/objects/quotas/limits.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
+import { allReferences, readReference } from '../../../x509/material/reference.js'
 import { nastyText, nastyToken } from '../../golden/hostile.js'
 import { tokenOf } from '../../support/clients/callers.js'
 import type { Json } from '../../support/clients/json-answers.js'
 import { startTestApi } from '../../support/clients/load-balancer-api.js'
 import { keepalivedWords, type Meaning, meaningOf } from '../../support/inputs/haproxy-words.js'
-import { type InjectionCase, injectionCases } from '../../support/inputs/injection-cases.js'
+import type { InjectionCase } from '../../support/inputs/injection-case.js'
+import { injectionCases } from '../../support/inputs/injection-cases.js'
 import { type StringLeaf, stringLeaves } from '../../support/inputs/string-fields.js'
 import { asOneFile, checkWithHaproxy, run } from '../../support/services/haproxy.js'
 import { factsFor, makeScene, type Way, withPlainIds } from '../../support/worlds/injection-scene.js'
@@ -29,21 +32,27 @@ type Scene = Awaited<ReturnType<typeof makeScene>>
 const leaves = new Map(stringLeaves().map(leaf => [leaf.name, leaf]))
 
 /**
- * All that an amphora reads for a tree: two configurations and the agent's commands on HAProxy's runtime
- * socket.
+ * All that an amphora reads for a tree: two configurations, the files of TLS, and the agent's commands on HAProxy's
+ * runtime socket.
  */
-type Effect = { haproxy: Meaning[][]; keepalived: string[][]; commands: string[] }
+type Effect = { haproxy: Meaning[][]; tls: TlsPart; keepalived: string[][]; commands: string[] }
 
-function effectOf(tree: LoadBalancerTree): { effect: Effect; haproxy: string; keepalived: string } {
+type Part = Pick<HaproxyPart, 'text' | 'tls'>
+
+const NO_FILES: TlsPart = { files: [], lists: [] }
+const NOTHING: Part = { text: '', tls: { files: [], lists: [] } }
+
+function effectOf(tree: LoadBalancerTree): { effect: Effect; haproxy: Part; keepalived: string } {
   const plain: LoadBalancerTree = { ...withPlainIds(tree), topology: 'ACTIVE_STANDBY' }
   const { haproxy, keepalived } = renderDesired(plain, factsFor(plain))
-  const text = haproxy?.text ?? ''
+  const part = haproxy ?? NOTHING
   const effect = {
-    haproxy: meaningOf(text),
+    haproxy: meaningOf(part.text),
+    tls: part.tls ?? NO_FILES,
     keepalived: keepalivedWords(keepalived?.text ?? ''),
     commands: haproxy === null ? [] : commandsOf(haproxy),
   }
-  return { effect, haproxy: text, keepalived: keepalived?.text ?? '' }
+  return { effect, haproxy: part, keepalived: keepalived?.text ?? '' }
 }
 
 /** The agent's commands that make all servers join and leave again. */
@@ -71,18 +80,27 @@ function replaced<T>(value: T, from: string, to: string): T {
 
 /** The first line that differs, with the expected one. */
 function difference(found: Effect, expected: Effect): string {
-  const lines = ({ haproxy, keepalived, commands }: Effect) =>
-    [...haproxy, ...keepalived, ...commands].map(line => JSON.stringify(line))
+  const lines = ({ haproxy, tls, keepalived, commands }: Effect) =>
+    [...haproxy, ...tls.files, ...tls.lists, ...keepalived, ...commands].map(line => JSON.stringify(line))
   const [actual, desired] = [lines(found), lines(expected)]
   const index = actual.findIndex((line, at) => line !== desired[at])
   return `${actual[index]} instead of ${desired[index]}`
 }
 
 /** Joins the configurations of trees with plain ids into one file, with distinct ids for each. */
-const withIdsOfTheirOwn = (texts: readonly string[]): string =>
+const withIdsOfTheirOwn = (parts: readonly Part[]): Part =>
   asOneFile(
-    texts.map((text, index) => text.replaceAll('00000000-0000-4000-8000', `${10_000_000 + index}-0000-4000-8000`)),
+    parts.map((part, index) => replaced(part, '00000000-0000-4000-8000', `${10_000_000 + index}-0000-4000-8000`)),
   )
+
+/** As key managers do, it refuses what names nothing of theirs. */
+const CERTIFICATES: CertificateSource = {
+  check: async (_, __, requested) =>
+    badReferencesIn(
+      allReferences(requested).map(ref => ({ ref, wrong: readReference(ref) === null ? 'it names nothing' : null })),
+    ),
+  close: () => undefined,
+}
 
 const waysOf = ({ collection, attribute, onUpdate }: StringLeaf): Way[] => {
   const own: Way[] = collection === 'loadbalancers' ? ['nested'] : ['create']
@@ -108,13 +126,16 @@ t.test('every free-text attribute has a case', async t => {
 t.test('any text in a request is refused or changes only its own place', { jobs: 4 }, async t => {
   const api = await startTestApi({
     providers: ['amphora', 'noop_driver'],
+    certificates: CERTIFICATES,
     quota: Object.fromEntries(COUNTED_RESOURCES.map(name => [name, -1])),
   })
   t.teardown(api.stop)
   const keepalived = new Set<string>()
 
   const tryCase = (t: Test, injection: InjectionCase, scenes: Map<string, Scene>) => {
-    const { field, about, body, harmless, takes, refuses, means, rendered, refusals, token } = injection
+    const { field, about, body, around, harmless, takes, refuses, means, refusals, token } = injection
+    const isShown = typeof injection.rendered === 'function' ? injection.rendered : () => injection.rendered
+    const mayShow = injection.rendered !== false
     return t.test(`${field} ${about}`, async t => {
       const files = mkdtempSync(join(directory, 'case-'))
       const leaf = leaves.get(field)
@@ -125,9 +146,9 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
       const sceneFor = async (way: Way): Promise<Scene> => {
         // what a PUT leaves in a configuration may only meet a PUT of the same attributes
         const attributes = Object.keys(body(harmless('')))
-        const leavesTraces = way === 'update' && (rendered || attributes.length > 1)
-        const key = JSON.stringify([token, context, leavesTraces ? attributes.sort() : 'shared'])
-        const scene = scenes.get(key) ?? (await makeScene(api, leaf.collection, context, tokenOf(token)))
+        const leavesTraces = way === 'update' && (mayShow || attributes.length > 1)
+        const key = JSON.stringify([token, context, around, leavesTraces ? attributes.sort() : 'shared'])
+        const scene = scenes.get(key) ?? (await makeScene(api, leaf.collection, context, tokenOf(token), around))
         scenes.set(key, scene)
         return scene
       }
@@ -141,8 +162,8 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
         const { reply, tree } = await send(way, like)
         if (tree === null) throw new Error(`${way} ${like}: ${reply.status} ${reply.text}`)
         const { effect } = effectOf(tree)
-        if (rendered !== JSON.stringify(effect).includes(JSON.stringify(like).slice(1, -1)))
-          throw new Error(`${like} is ${rendered ? 'not ' : ''}rendered`)
+        if (isShown(like) !== JSON.stringify(effect).includes(JSON.stringify(means(like)).slice(1, -1)))
+          throw new Error(`${like} is ${isShown(like) ? 'not ' : ''}rendered`)
         baselines.set(way + like, effect)
         return effect
       }
@@ -151,7 +172,7 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
        * Sends a text and checks all its effects. @returns the configuration that contains it, null when it was
        * refused
        */
-      const look = async (way: Way, text: string): Promise<string | null> => {
+      const look = async (way: Way, text: string): Promise<Part | null> => {
         const { reply, tree } = await send(way, text)
         if (tree === null) {
           if (!refusals.includes(reply.status)) throw new Error(`${way}: ${reply.status} ${reply.text}`)
@@ -160,13 +181,14 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
         if (alwaysRefused) throw new Error(`${way}: it was accepted`)
         const found = effectOf(tree)
         const like = harmless(text)
-        const expected = replaced(await baselineFor(way, like), like, means(text))
+        const baseline = await baselineFor(way, like)
+        const expected = isShown(like) ? replaced(baseline, means(like), means(text)) : baseline
         if (!isDeepStrictEqual(found.effect, expected)) throw new Error(`${way}: ${difference(found.effect, expected)}`)
         keepalived.add(found.keepalived)
         return found.haproxy
       }
 
-      const configurations: string[] = []
+      const configurations: Part[] = []
       const wayFor = (index: number): Way => ways[index % ways.length] ?? 'create'
       for (const [index, text] of takes.entries()) {
         const configuration = await look(wayFor(index), text)
@@ -177,20 +199,22 @@ t.test('any text in a request is refused or changes only its own place', { jobs:
         if ((await look(wayFor(index), text)) !== null) t.fail(`${wayFor(index)} accepts ${JSON.stringify(text)}`)
       }
       if (configurations.length > 0) {
-        t.same(await checkWithHaproxy(files, withIdsOfTheirOwn(configurations)), { code: 0, complaints: [] })
+        const file = withIdsOfTheirOwn(configurations)
+        t.same(await checkWithHaproxy(files, file.text, file), { code: 0, complaints: [] })
       }
       const attempt = fc.record({ way: fc.constantFrom(...ways), text: textsFor(injection) })
       await fc.assert(
         fc.asyncProperty(
-          fc.array(attempt, { minLength: rendered ? 6 : 3, maxLength: rendered ? 6 : 3 }),
+          fc.array(attempt, { minLength: mayShow ? 6 : 3, maxLength: mayShow ? 6 : 3 }),
           async attempts => {
-            const accepted: string[] = []
+            const accepted: Part[] = []
             for (const { way, text } of attempts) {
               const configuration = await look(way, text)
               if (configuration !== null) accepted.push(configuration)
             }
             if (accepted.length === 0) return
-            const { code, complaints } = await checkWithHaproxy(files, withIdsOfTheirOwn(accepted))
+            const file = withIdsOfTheirOwn(accepted)
+            const { code, complaints } = await checkWithHaproxy(files, file.text, file)
             if (code !== 0 || complaints.length > 0) throw new Error(complaints.join('\n'))
           },
         ),

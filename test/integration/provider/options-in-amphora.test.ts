@@ -175,3 +175,24 @@ t.test('an unreachable member costs no more than timeout_member_connect', async 
   await again.apply(desire([http(1)], [nowhere]))
   await t.rejects(get(1), /timeout/, 'the default timeout waits longer')
 })
+
+t.test('HAProxy finds what it reads for members that speak TLS, in a reload and at runtime', async t => {
+  const again = await amphora.connect()
+  const ref = (number: number) => `https://keys.example/v1/secrets/${uuid(8, number)}`
+  const pool = (...members: number[]) =>
+    aPool(1, {
+      tlsEnabled: true,
+      tlsContainerRef: ref(1),
+      caTlsContainerRef: ref(2),
+      crlContainerRef: ref(3),
+      tlsVersions: ['TLSv1.2', 'TLSv1.3'],
+      alpnProtocols: ['h2', 'http/1.1'],
+      healthMonitor: aMonitor(1, { type: 'HTTPS', domainName: 'a.example' }),
+      members: members.map(number => local(number, { name: `web-${number}.example` })),
+    })
+  for (const timeoutClientData of [8_000, 9_000]) {
+    const listeners = [http(1, { timeoutClientData })]
+    t.match(await again.apply(desire(listeners, [pool(1)])), { transition: 'reload' })
+    t.match(await again.apply(desire(listeners, [pool(1, 2)])), { transition: 'runtime' })
+  }
+})

@@ -4,6 +4,7 @@ import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { startServer } from '../../../controller/http/server.js'
 import type { TokenValidator } from '../../../controller/identity/caller.js'
+import type { Checks } from '../../../controller/inspection/checks.js'
 import { createKeyManagerApi } from '../../../controller/key-manager/api.js'
 import { createKeyring, type Keyring } from '../../../controller/key-manager/crypto/keyring.js'
 import { requireMasterKeys } from '../../../controller/key-manager/crypto/master-key.js'
@@ -53,11 +54,13 @@ async function openTestKeyring(database: Database): Promise<Keyring> {
  * @param settings of the `key_manager` group of the configuration
  * @param validate instead of tokens that name their caller
  * @param openKeyring instead of one back end with a new master key
+ * @param checks of certificates; by default they fail, for want of the thread's bundled program
  */
 export async function startTestKeyManager(
   settings: Record<string, unknown> = {},
   validate: TokenValidator = async token => callerOf(token),
   openKeyring = openTestKeyring,
+  checks?: Checks,
 ): Promise<TestKeyManager> {
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('key_manager')
@@ -69,6 +72,7 @@ export async function startTestKeyManager(
     config,
     validate,
     identityUrl: 'http://identity.test/v3',
+    ...(checks !== undefined && { checks }),
     log: createLog('test', 'silent'),
   })
   const server = await startServer(app, { host: '127.0.0.1', port: 0 })

@@ -10,7 +10,14 @@ const sha256 = (value: unknown) => createHash('sha256').update(JSON.stringify(va
  */
 export function part(backends: Backend[], skeleton = ''): HaproxyPart {
   const frame = [skeleton, backends.map(({ name, dynamic }) => [name, dynamic])]
-  return { text: '', sha256: sha256([frame, backends]), skeletonSha256: sha256(frame), frontends: [], backends }
+  return {
+    text: '',
+    sha256: sha256([frame, backends]),
+    skeletonSha256: sha256(frame),
+    frontends: [],
+    backends,
+    tls: { files: [], lists: [] },
+  }
 }
 export const backend = (servers: Server[], dynamic = true): Backend => ({
   name: 'p:l',

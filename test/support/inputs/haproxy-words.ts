@@ -63,13 +63,14 @@ function meaningOfLine(words: string[]): Meaning[] {
     const isFormat =
       (first === 'log-format' && index === 1) ||
       (first === 'use_backend' && index === 1) ||
-      (first === 'http-request' && second === 'set-header' && index === 3) ||
+      ((first === 'http-request' || first === 'http-after-response') && second === 'set-header' && index === 3) ||
       (first === 'http-request' && second === 'redirect' && (before === 'location' || before === 'prefix')) ||
       (first === 'http-check' && words[index - 2] === 'hdr')
     if (isFormat) return { format: formatOf(word) }
     const isExpression =
       (first === 'acl' && index === 2) ||
       (first === 'stick' && index === 2) ||
+      (first === 'server' && before === 'sni') ||
       (first === 'http-request' && before?.startsWith('set-var(') === true)
     return isExpression ? { expression: expressionOf(word) } : word
   })

@@ -1,65 +1,10 @@
 import { mayExceedMatchLimit } from '../../../controller/load-balancer/objects/l7-rules/regular-expression.js'
 import { NAMES_DOT } from '../../../controller/provider/amphora/rendering/haproxy/l7.js'
-import type { Json } from '../clients/json-answers.js'
 import { SUBNET } from '../clients/load-balancer-api.js'
-import { IPV6_SUBNET, REF } from './load-balancer-options.js'
+import { aCase, freeText, type InjectionCase, LINES, SYNTAX, same } from './injection-case.js'
+import { tlsCases } from './injection-tls-cases.js'
+import { IPV6_SUBNET } from './load-balancer-options.js'
 
-/** One string field in one of its contexts. */
-export type InjectionCase = {
-  /** As named by `stringLeaves`. */
-  field: string
-  about: string
-  /** Attributes of the object, including the text. */
-  body: (text: string) => Json
-  /** A text without special meaning that gives the same structure. */
-  harmless: (text: string) => string
-  /** Texts that must be accepted and that must be refused. */
-  takes: readonly string[]
-  refuses: readonly string[]
-  /** Frames for fragments, so that they get past the first checks. */
-  frames: readonly ((fragment: string) => string)[]
-  /** Whether the text appears in a configuration. */
-  rendered: boolean
-  /** What appears there. */
-  means: (text: string) => string
-  token: 'member' | 'admin'
-  /** Statuses of refusals. */
-  refusals: readonly number[]
-}
-
-const same = (text: string) => text
-
-function aCase(field: string, change: Partial<InjectionCase> = {}): InjectionCase {
-  const attribute = field.slice(field.indexOf('.') + 1)
-  return {
-    field,
-    about: '',
-    body: text => ({ [attribute]: text }),
-    harmless: () => 'qqharmlessqq',
-    takes: [],
-    refuses: [],
-    frames: [same],
-    rendered: false,
-    means: same,
-    token: 'member',
-    refusals: [400],
-    ...change,
-  }
-}
-
-/** What HAProxy would read as syntax if it got through. */
-const SYNTAX = [
-  `a' b "c" # d`,
-  '%[src] %{+Q}r %%',
-  '$HOME "${HOME}"',
-  '\\n\\x0a\\',
-  '{ path /x } unless TRUE',
-  'é日😀 {{x}} <b>',
-]
-const LINES = ['x\n    server evil 192.0.2.66:80', 'x\r\nglobal', '\u2028', '\x7f\x1b[2J']
-
-const freeText = (field: string, change: Partial<InjectionCase> = {}) =>
-  aCase(field, { takes: [SYNTAX.join(' '), LINES.join(' ')], refuses: ['\0'], ...change })
 const tag = (field: string, attribute: string) => freeText(field, { body: text => ({ [attribute]: [text] }) })
 
 /** Accepted with any value and without effect: a child belongs to the project of its load balancer. */
@@ -72,10 +17,6 @@ const described = (singular: string, names: readonly string[]): InjectionCase[] 
   ...names.map(name => freeText(`${singular}.${name}`)),
   tag(`${singular}.tags[]`, 'tags'),
 ]
-
-/** Accepted by the API for other providers; the amphora provider has no TLS. */
-const tls = (field: string, body: (text: string) => Json): InjectionCase =>
-  aCase(field, { body, harmless: () => '', refuses: [...SYNTAX, ...LINES], refusals: [400, 501] })
 
 const ADDRESSES = {
   harmless: (text: string) => (text.includes(':') ? '2001:db8:77::77' : '203.0.113.77'),
@@ -131,11 +72,13 @@ const EXPRESSION_TAKES = [`^/it's (\\.js|#)$`, '[%"]x', ' a', '\\$HOME', '-i']
 const EXPRESSION_REFUSES = ['', '(', '[', 'a**', '(?#x)', '(*FAIL)', '\\1', 'é', 'a\n', '(?<=a)', '{1}', ' ']
 const ANY_COMPARISON = ['STARTS_WITH', 'ENDS_WITH', 'CONTAINS', 'EQUAL_TO']
 
+const KEYS: Readonly<Record<string, string>> = { HEADER: 'X-Q', COOKIE: 'X-Q', SSL_DN_FIELD: 'CN' }
+
 function ruleValues(): InjectionCase[] {
   const plain = (type: string, compare_type: string, change: Partial<InjectionCase>) =>
     aCase('rule.value', {
       about: `${type} ${compare_type}`,
-      body: value => ({ type, compare_type, value, key: type === 'HEADER' || type === 'COOKIE' ? 'X-Q' : null }),
+      body: value => ({ type, compare_type, value, key: KEYS[type] ?? null }),
       takes: VALUE_TAKES,
       refuses: VALUE_REFUSES,
       frames: [same, text => `"${text} ${text}"`],
@@ -172,16 +115,30 @@ function ruleValues(): InjectionCase[] {
         refuses: [...VALUE_REFUSES, 'a;b', 'a"b', 'a\\b', '"a b"'],
       }),
     ),
-    ...['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE'].map(expression),
-    ...['SSL_CONN_HAS_CERT', 'SSL_VERIFY_RESULT', 'SSL_DN_FIELD'].map(type =>
-      aCase('rule.value', {
-        about: type,
-        body: value => ({ type, compare_type: 'EQUAL_TO', value, key: type === 'SSL_DN_FIELD' ? 'CN' : null }),
-        harmless: () => '',
-        refuses: [...SYNTAX, ...LINES],
-        refusals: [400, 501],
+    // names in certificates are in any language
+    ...ANY_COMPARISON.map(compare =>
+      plain('SSL_DN_FIELD', compare, {
+        takes: [...VALUE_TAKES, 'a b', ' x', 'é日😀', SYNTAX.join(' ')],
+        refuses: ['', ' ', '\u00a0', 'a\n', 'a\r', 'a\0', '\x7f', '\x85', '\u2028'],
       }),
     ),
+    ...['HOST_NAME', 'PATH', 'FILE_TYPE', 'HEADER', 'COOKIE', 'SSL_DN_FIELD'].map(expression),
+    aCase('rule.value', {
+      about: 'SSL_CONN_HAS_CERT',
+      body: value => ({ type: 'SSL_CONN_HAS_CERT', compare_type: 'EQUAL_TO', value, key: null }),
+      harmless: () => 'true',
+      takes: ['True', 'TRUE'],
+      refuses: [...SYNTAX, ...LINES, '', 'false', '1', 'true ', 'true\n'],
+    }),
+    aCase('rule.value', {
+      about: 'SSL_VERIFY_RESULT',
+      body: value => ({ type: 'SSL_VERIFY_RESULT', compare_type: 'EQUAL_TO', value, key: null }),
+      harmless: () => '277277277',
+      takes: ['0', '010', '999999999'],
+      refuses: [...SYNTAX, ...LINES, '', '-1', '+1', '1.5', '0x1', '1e3', ' 1', '1\n', '1000000000', '1:2', '١'],
+      rendered: true,
+      means: text => String(Number(text)),
+    }),
   ]
 }
 
@@ -222,6 +179,7 @@ const CODES_REFUSED = [
 
 /** A case for every string field, or several if it is written in several ways. */
 export const injectionCases: readonly InjectionCase[] = [
+  ...tlsCases,
   ...described('loadbalancer', ['name', 'description']),
   project('project_id'),
   project('tenant_id'),
@@ -267,15 +225,6 @@ export const injectionCases: readonly InjectionCase[] = [
     rendered: true,
     means: text => (text.includes('/') ? text : `${text}/32`),
   }),
-  tls('listener.default_tls_container_ref', text => ({ default_tls_container_ref: text })),
-  tls('listener.sni_container_refs[]', text => ({ sni_container_refs: [text] })),
-  tls('listener.client_ca_tls_container_ref', text => ({ client_ca_tls_container_ref: text })),
-  tls('listener.client_crl_container_ref', text => ({
-    client_ca_tls_container_ref: REF,
-    client_crl_container_ref: text,
-  })),
-  tls('listener.tls_ciphers', text => ({ tls_ciphers: text })),
-
   ...described('pool', ['name', 'description']),
   ...ofParent('pool'),
   ...['APP_COOKIE', 'HTTP_COOKIE'].map(type =>
@@ -292,11 +241,6 @@ export const injectionCases: readonly InjectionCase[] = [
     harmless: () => '',
     refuses: [...SYNTAX, ...LINES, '255.255.255.0'],
   }),
-  tls('pool.tls_container_ref', text => ({ tls_container_ref: text })),
-  tls('pool.ca_tls_container_ref', text => ({ ca_tls_container_ref: text })),
-  tls('pool.crl_container_ref', text => ({ ca_tls_container_ref: REF, crl_container_ref: text })),
-  tls('pool.tls_ciphers', text => ({ tls_ciphers: text })),
-
   ...described('member', ['name']),
   ...ofParent('member'),
   aCase('member.address', ADDRESSES),

@@ -100,6 +100,7 @@ export const RIGHTS: Readonly<Record<string, Row>> = {
   'POST /v1/transport_keys': SERVICE_ADMIN,
   'GET /v1/transport_keys/:id': ANY_READER,
   'DELETE /v1/transport_keys/:id': SERVICE_ADMIN,
+  'POST /v1/bindings/:load_balancer': LIST,
   'GET /v1/cas': ANY_READER,
   'POST /v1/cas': ADMIN_OR_MEMBER,
   'GET /v1/cas/all': ADMIN,

@@ -8,8 +8,8 @@ export const IPV6_SUBNET = '00000006-1111-4111-8111-111111111111'
 export const REF = 'https://keys.test/v1/secrets/9691cd7d-d516-4a8e-902e-112909ae987d'
 /** An API whose provider accepts everything valid. */
 export const NOOP = { providers: ['noop_driver'], settings: { default_provider: 'noop_driver' } }
-/** The default cipher list. */
-export const OWASP_B = /^TLS_AES_128_GCM_SHA256:.*:DHE-RSA-CHACHA20-POLY1305$/
+/** The default cipher list; test/integration/provider/default-tls.test.ts looks at all of it. */
+export const INTERMEDIATE = /^TLS_AES_128_GCM_SHA256:.*:ECDHE-RSA-CHACHA20-POLY1305$/
 export const INVALID = /^Validation failure: /
 
 /** Requests about one load balancer: `make` fails the test unless it succeeds, `tryTo` returns any answer. */

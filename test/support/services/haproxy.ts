@@ -3,38 +3,68 @@ import { writeFileSync } from 'node:fs'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { challengesText } from '../../../amphora-agent/haproxy/challenges.js'
+import type { HaproxyPart } from '../../../amphora-agent/protocol/desired.js'
 import {
+  CHALLENGES_FILE,
   HAPROXY_CHROOT,
   HAPROXY_METRICS_SOCKET,
   HAPROXY_SERVER_STATE_FILE,
   HAPROXY_SOCKET,
   METRICS_PROXY,
 } from '../../../amphora-agent/protocol/paths.js'
+import { provideTls } from '../../../amphora-agent/tls/files.js'
+import { type KeyManager, MaterialUnavailable } from '../../../amphora-agent/tls/key-manager.js'
+
+/** What HAProxy reads beside its own file. */
+type Files = Pick<HaproxyPart, 'tls' | 'challenges'>
 
 /** Checks a configuration with HAProxy; every message except notices is a complaint. */
 export async function checkWithHaproxy(
   directory: string,
   text: string,
+  files: Files = {},
 ): Promise<{ code: number; complaints: string[] }> {
-  const { code, output } = await run('haproxy', ['-c', '-f', writeConfiguration(directory, text)])
+  const { code, output } = await run(
+    'haproxy',
+    ['-c', '-f', await writeConfiguration(directory, text, files)],
+    directory,
+  )
   const complaints = output.split('\n').filter(line => /^\[(WARNING|ALERT)\]|^ {3}\|/.test(line))
   return { code, complaints }
 }
 
 /** The frontends and backends of many configurations in one file, with the peers that some of them name. */
-export function asOneFile(texts: readonly string[]): string {
+export function asOneFile(parts: readonly Pick<HaproxyPart, 'text' | 'tls'>[]): Pick<HaproxyPart, 'text' | 'tls'> {
+  const texts = parts.map(({ text }) => text)
   const head = texts.find(text => text.includes('\npeers ')) ?? texts[0] ?? ''
   const sections = texts.map(text => text.slice(text.indexOf('\nfrontend '), endOf(text)))
   const metrics = texts.find(text => text.includes(METRICS))
-  return head.slice(0, head.indexOf('\nfrontend ')) + sections.join('') + (metrics?.slice(endOf(metrics)) ?? '')
+  const files = new Map(parts.flatMap(({ tls }) => (tls?.files ?? []).map(file => [file.path, file])))
+  return {
+    text: head.slice(0, head.indexOf('\nfrontend ')) + sections.join('') + (metrics?.slice(endOf(metrics)) ?? ''),
+    tls: { files: [...files.values()], lists: parts.flatMap(({ tls }) => tls?.lists ?? []) },
+  }
 }
 
 /** The proxies that carry metrics come last, and have the same names in all configurations. */
 const METRICS = `\nfrontend ${METRICS_PROXY}\n`
 const endOf = (text: string) => (text.includes(METRICS) ? text.indexOf(METRICS) : text.length)
 
-/** With the files of an amphora in the given directory. The state file is the agent's for a first start. */
-function writeConfiguration(directory: string, text: string): string {
+const NO_KEY_MANAGER: KeyManager = {
+  read: async () => {
+    throw new MaterialUnavailable('there is no key manager')
+  },
+  close: () => undefined,
+}
+
+/**
+ * With the files of an amphora in the given directory. The state file is the agent's for a first start, and so are the
+ * files of TLS, while the key manager is away.
+ */
+async function writeConfiguration(directory: string, text: string, files: Files): Promise<string> {
+  await provideTls(NO_KEY_MANAGER, files, directory, null)
+  writeFileSync(join(directory, CHALLENGES_FILE), challengesText(files.challenges))
   const file = join(directory, 'haproxy.cfg')
   const stateFile = join(directory, 'server-state')
   writeFileSync(stateFile, '1\n')
@@ -50,18 +80,18 @@ function writeConfiguration(directory: string, text: string): string {
 }
 
 /** Runs a program that ends by itself. @returns its status, -1 when it did not start, and all its output */
-export function run(file: string, args: string[]): Promise<{ code: number; output: string }> {
+export function run(file: string, args: string[], cwd?: string): Promise<{ code: number; output: string }> {
   return new Promise(resolve => {
-    execFile(file, args, { timeout: 30_000 }, (error, stdout, stderr) => {
+    execFile(file, args, { cwd, timeout: 30_000 }, (error, stdout, stderr) => {
       resolve({ code: error === null ? 0 : Number(error.code ?? -1), output: stdout + stderr })
     })
   })
 }
 
 /** HAProxy with a rendered configuration, with its files in the given directory; the caller must stop it. */
-export async function startHaproxy(directory: string, text: string) {
-  const file = writeConfiguration(directory, text)
-  const child = spawn('haproxy', ['-db', '-f', file], { stdio: ['ignore', 'ignore', 'pipe'] })
+export async function startHaproxy(directory: string, text: string, files: Files = {}) {
+  const file = await writeConfiguration(directory, text, files)
+  const child = spawn('haproxy', ['-db', '-f', file], { cwd: directory, stdio: ['ignore', 'ignore', 'pipe'] })
   const messages: string[] = []
   child.stderr.on('data', (data: Buffer) => messages.push(data.toString()))
   const ended = new Promise(resolve => child.once('exit', resolve))

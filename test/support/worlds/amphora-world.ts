@@ -243,6 +243,9 @@ export function createAmphoraWorld() {
           return answer as ResultOf[typeof body.verb]
         })
       },
+      relay: async () => {
+        throw new Error('these amphorae serve nothing')
+      },
       close: () => undefined,
       stop: async () => undefined,
     }

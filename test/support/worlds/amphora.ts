@@ -40,6 +40,7 @@ const CAPTURED = { encoding: 'utf8', stdio: 'pipe' } as const
 const INIT = `
 set -e
 mount -t tmpfs -o mode=755 tmpfs /run
+mount -t tmpfs -o mode=755 tmpfs /var/lib
 ip link set lo up
 while :; do
   mkdir -p /run/krater

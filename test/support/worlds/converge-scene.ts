@@ -1,6 +1,7 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
+import { channelAccessOf } from '../../../controller/key-channel/keys.js'
 import { markDeleted, touchPool } from '../../../controller/load-balancer/change/change.js'
 import { replaceAll } from '../../../controller/load-balancer/change/replace-amphorae.js'
 import { storeMembers } from '../../../controller/load-balancer/change/store.js'
@@ -16,6 +17,7 @@ import type { Claim } from '../../../controller/queue/claim.js'
 import { settle } from '../../../controller/worker/settle.js'
 import { changeLoadBalancer, changeTree, insertChildren, insertLoadBalancer } from '../database/load-balancer-rows.js'
 import { type AmphoraWorld, createAmphoraWorld, MEMBER_SUBNETS, VIP_SUBNET } from './amphora-world.js'
+import { NO_BINDINGS, NO_KEY_CHANNEL } from './unbound.js'
 
 export const log = createLog('test', 'silent')
 export const config = configurationSchema.parse({})
@@ -31,6 +33,8 @@ export const providerOf = (
     controllerPublicKey: 'ssh-ed25519 AAAA controller',
     operatorPublicKey: 'ssh-ed25519 AAAA operator',
     healthManagers: [{ host: '10.0.0.1', port: 5555 }],
+    keyChannel: NO_KEY_CHANNEL,
+    bindings: NO_BINDINGS,
     haproxy: { oldWorkers: { most: 50, memoryMib: 512 }, logRequests: false },
     config: config.health_manager,
     log,
@@ -203,6 +207,7 @@ export async function addWarmAmphora(db: Database, world: AmphoraWorld): Promise
       heartbeatKeyId: 1,
     },
     healthManagers: [],
+    keyChannel: channelAccessOf(NO_KEY_CHANNEL, id),
     beatIntervalSeconds: 3,
   })
   await db('amphora').insert({

@@ -19,9 +19,19 @@ const MEMBER = { address: '192.0.2.10', protocol_port: 80 }
 const MONITOR = { type: 'HTTP', delay: 5, timeout: 3, max_retries: 2 }
 const POOL = { protocol: 'HTTP', lb_algorithm: 'ROUND_ROBIN' }
 
-/** A load balancer of the amphora provider with one object of each kind; one of them has the given attributes. */
-export function wholeTree(collection: string, given: Json): Json {
-  const to = (kind: Kind, object: Json): Json => (kind === collection ? { ...object, ...given } : object)
+/** Attributes by kind of object. */
+type Around = Readonly<Record<string, Json>>
+
+/**
+ * A load balancer of the amphora provider with one object of each kind; one of them has the given attributes, and all of
+ * them have those that the others need around it.
+ */
+export function wholeTree(collection: string, given: Json, around: Around = {}): Json {
+  const to = (kind: Kind, object: Json): Json => ({
+    ...object,
+    ...around[kind],
+    ...(kind === collection ? given : {}),
+  })
   const pool = to('pools', {
     name: 'pool',
     ...POOL,
@@ -42,14 +52,14 @@ export function wholeTree(collection: string, given: Json): Json {
  * needs.
  * @throws Error when the API refuses them
  */
-export async function makeScene(api: TestApi, collection: string, given: Json, token: string) {
+export async function makeScene(api: TestApi, collection: string, given: Json, token: string, around: Around = {}) {
   const ask = (method: string, path: string, body?: object) => api.ask(method, `/v2/lbaas/${path}`, body, token)
   const make = async (path: string, key: string, body: object): Promise<string> => {
     const reply = await ask('POST', path, { [key]: body })
     if (reply.status !== 201) throw new Error(`${path} ${JSON.stringify(body)}: ${reply.status} ${reply.text}`)
     return idIn(reply, key)
   }
-  const first = await ask('POST', 'loadbalancers', { loadbalancer: wholeTree(collection, given) })
+  const first = await ask('POST', 'loadbalancers', { loadbalancer: wholeTree(collection, given, around) })
   if (first.status !== 201) throw new Error(`${collection} ${JSON.stringify(given)}: ${first.status} ${first.text}`)
   const id = (...path: (string | number)[]) => String(at(first.body, 'loadbalancer', ...path, 'id'))
   const lb = id()
@@ -118,12 +128,12 @@ export async function makeScene(api: TestApi, collection: string, given: Json, t
     /** Sends attributes in one of the ways; the tree is the provider's view after it, null after a refusal. */
     send: async (way: Way, attributes: Json): Promise<Sent> => {
       if (way === 'nested') {
-        const reply = await ask('POST', 'loadbalancers', { loadbalancer: wholeTree(collection, attributes) })
+        const reply = await ask('POST', 'loadbalancers', { loadbalancer: wholeTree(collection, attributes, around) })
         return { reply, tree: reply.status === 201 ? await readTree(api.database, idIn(reply, 'loadbalancer')) : null }
       }
       const reply =
         way === 'create'
-          ? await ask('POST', place.path, { [place.key]: { ...place.needs, ...attributes } })
+          ? await ask('POST', place.path, { [place.key]: { ...place.needs, ...around[collection], ...attributes } })
           : await ask('PUT', place.present, { [place.key]: attributes })
       if (reply.status >= 300) return { reply, tree: null }
       const tree = await readTree(api.database, lb)

@@ -33,6 +33,8 @@ export type Krater = {
   /** `krater up --detach`. @throws Error with its output when it fails */
   up: () => Promise<void>
   running: () => ProcessName[]
+  /** The PID of one process, the newest with its name. */
+  pidOf: (name: ProcessName) => number
   /** kill -9 of one process, the newest with its name, or of PostgreSQL's main process. @returns its PID */
   kill: (name: ProcessName | 'postgres') => number
   /** kill -9 of everything of this instance: controllers, PostgreSQL, amphorae, members. */
@@ -92,6 +94,16 @@ export async function createKrater(t: Test, settings: Readonly<Record<string, st
     if (left.length > 0) throw new Error(`Something is left behind: ${left.join('; ')}`)
   })
 
+  const missing = (name: string): never => {
+    throw new Error(`${name} does not run`)
+  }
+  const pidOf = (name: ProcessName): number => {
+    const newest = runningProcesses(directory)
+      .filter(record => record.name === name)
+      .sort((a, b) => b.identity.startTicks - a.identity.startTicks)[0]
+    return newest?.identity.pid ?? missing(name)
+  }
+
   return {
     directory,
     environment,
@@ -106,17 +118,11 @@ export async function createKrater(t: Test, settings: Readonly<Record<string, st
       runningProcesses(directory)
         .map(({ name }) => name)
         .sort(),
+    pidOf,
     kill: name => {
-      const identity =
-        name === 'postgres'
-          ? runningPostmaster(directory)
-          : (runningProcesses(directory)
-              .filter(record => record.name === name)
-              .map(record => record.identity)
-              .sort((a, b) => b.startTicks - a.startTicks)[0] ?? null)
-      if (identity === null) throw new Error(`${name} does not run`)
-      process.kill(identity.pid, 'SIGKILL')
-      return identity.pid
+      const pid = name === 'postgres' ? (runningPostmaster(directory)?.pid ?? missing(name)) : pidOf(name)
+      process.kill(pid, 'SIGKILL')
+      return pid
     },
     killEverything: async () => {
       // Repeatedly, because a process may start another between the check and the kill.
@@ -162,7 +168,7 @@ export async function until(what: string, test: () => boolean | Promise<boolean>
 /** This process's environment without settings of a Krater or a cloud, with its own ports instead. */
 async function ownEnvironment(): Promise<NodeJS.ProcessEnv> {
   const kept = Object.entries(process.env).filter(([name]) => !/^(KRATER|OS)_|^TAP/.test(name))
-  const services = ['IDENTITY', 'NETWORK', 'LOAD_BALANCER', 'KEY_MANAGER', 'HEALTH_MANAGER']
+  const services = ['IDENTITY', 'NETWORK', 'LOAD_BALANCER', 'KEY_MANAGER', 'KEY_MANAGER_CHANNEL', 'HEALTH_MANAGER']
   const ports = await ownPorts(services.length)
   return {
     ...Object.fromEntries(kept),

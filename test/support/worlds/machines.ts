@@ -15,10 +15,12 @@ import {
 import type { MachineSpec } from '../../../controller/compute/driver.js'
 import type { Limits } from '../../../controller/compute/namespace/cgroup.js'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
+import { channelAccessOf } from '../../../controller/key-channel/keys.js'
 import type { Port } from '../../../controller/network/driver.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
 import { newSshKeyPair } from '../inputs/ssh-keys.js'
 import { SHARES } from './machine-shares.js'
+import { NO_KEY_CHANNEL } from './unbound.js'
 
 export const quiet = pino({ level: 'silent' })
 
@@ -75,6 +77,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
       },
       healthManagers: [{ host: `${subnet}.1`, port: 5555 }],
       beatIntervalSeconds: 3,
+      keyChannel: channelAccessOf(NO_KEY_CHANNEL, amphoraId),
     }
     return { spec, target: { amphoraId, host, hostKey: identity.sshHostKeyPublic }, identity }
   }

@@ -20,7 +20,13 @@ t.test('every API and the health manager is among the listeners whose ports are 
     ['key_manager', 'tcp', 9311],
   ]
   t.same(settingsOf(''), apis)
-  t.same(settingsOf('', '10.64.0.1'), [...apis, ['health_manager', 'udp', 5555]])
+  t.same(settingsOf('', '10.64.0.1'), [
+    ...apis,
+    ...[
+      ['key_manager.channel', 'tcp', 9312],
+      ['health_manager', 'udp', 5555],
+    ],
+  ])
   t.same(
     settingsOf('identity: {external_url: "http://keystone/v3", username: krater, password: x}'),
     apis.slice(1),

@@ -1,7 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { z } from 'zod'
-import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import { ApiError } from '../../../controller/http/errors.js'
 import {
@@ -13,14 +12,12 @@ import { checkPoolUse } from '../../../controller/load-balancer/objects/listener
 import { member } from '../../../controller/load-balancer/objects/members/resource.js'
 import { checkMember, checkMembers } from '../../../controller/load-balancer/objects/members/rules.js'
 import { pool } from '../../../controller/load-balancer/objects/pools/resource.js'
-import { refuseUnsupported } from '../../../controller/load-balancer/schema/capabilities.js'
 import { readBody, wrappedBody, wrappedBodyWithLists } from '../../../controller/load-balancer/schema/input.js'
 import { parseListQuery } from '../../../controller/load-balancer/schema/list-query.js'
 import { createSchema, updateSchema } from '../../../controller/load-balancer/schema/resource.js'
 import { listenerCreateSchema, loadBalancerCreateSchema } from '../../../controller/load-balancer/tree/nested.js'
 import { planObjects } from '../../../controller/load-balancer/tree/new-objects.js'
 import { planBatch } from '../../../controller/load-balancer/tree/plan-batch.js'
-import { amphoraCapabilities } from '../../../controller/provider/amphora/capabilities.js'
 
 const SETTINGS = configurationSchema.parse({}).load_balancer
 const ID = '9691cd7d-d516-4a8e-902e-112909ae987d'
@@ -116,33 +113,6 @@ t.test('request bodies', async t => {
     await t.rejects(readWrappedLists(body, 'loadbalancer', loadBalancerCreateSchema), {
       message: `Invalid input for field/attribute listeners[0].default_pool.members[0].address. Value: 'x'. Value should be IPv4 or IPv6 format`,
     })
-  })
-  await t.test('an option that the provider does not support is 501, an invalid one 400', async t => {
-    const amphora = amphoraCapabilities(namespaceKind)
-    const parsed = (extra: object) => readWrapped({ listener: { ...valid, ...extra } }, 'listener', create)
-    t.match(
-      refusal(() => refuseUnsupported(amphora, listener, parsed({ protocol: 'UDP' }))),
-      {
-        status: 501,
-        message: `Provider 'amphora' does not support a requested option: Listener protocol 'UDP'`,
-      },
-    )
-    for (const extra of [{ tls_versions: ['TLSv1.3'] }, { hsts_max_age: 0 }, { client_authentication: 'OPTIONAL' }]) {
-      t.equal(refusal(() => refuseUnsupported(amphora, listener, parsed(extra))).status, 501, JSON.stringify(extra))
-    }
-    for (const extra of [
-      {},
-      { allowed_cidrs: [] },
-      { allowed_cidrs: null },
-      { sni_container_refs: [] },
-      { client_authentication: 'NONE' },
-    ]) {
-      t.equal(refusal(() => refuseUnsupported(amphora, listener, parsed(extra))).status, 0, JSON.stringify(extra))
-    }
-    t.match(
-      message({ listener: { ...valid, client_authentication: 'SOMETIMES' } }),
-      /one of: NONE, OPTIONAL, MANDATORY/,
-    )
   })
 })
 

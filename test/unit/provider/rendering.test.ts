@@ -2,9 +2,9 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
-import { desiredSchema } from '../../../amphora-agent/protocol/desired.js'
+import { desiredSchema, type HaproxyPart } from '../../../amphora-agent/protocol/desired.js'
 import { shareConnections } from '../../../controller/load-balancer/tree/capacity.js'
-import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
+import type { ListenerNode, LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
 import type { AmphoraFacts } from '../../../controller/provider/amphora/rendering/facts.js'
 import { renderInterfaces } from '../../../controller/provider/amphora/rendering/keepalived/interfaces.js'
@@ -31,6 +31,7 @@ for (const { name, tree, facts } of goldenCases) {
     const desired = renderDesired(tree, facts)
     compare(t, `${name}.cfg`, desired.haproxy?.text)
     compare(t, `${name}.keepalived.conf`, desired.keepalived?.text)
+    compare(t, `${name}.tls.json`, tlsText(desired.haproxy))
     t.same(desiredSchema.parse(desired), desired, 'the agent’s schema accepts it unchanged')
   })
 }
@@ -212,6 +213,58 @@ t.test('an old HAProxy is refused', async t => {
   }
 })
 
+/** The words of the bind line of a listener that terminates TLS. */
+function bindOf(change: Partial<ListenerNode>, facts: Partial<AmphoraFacts> = {}): string {
+  const listener = aListener(1, { protocol: 'TERMINATED_HTTPS', sniContainerRefs: [secret(1)], ...change })
+  const text = renderDesired(aTree({ listeners: [listener] }), someFacts(facts)).haproxy?.text ?? ''
+  return /^ {4}bind (.*)$/m.exec(text)?.[1] ?? ''
+}
+
+const secret = (number: number) => `https://keys.example/v1/secrets/${uuid(8, number)}`
+
+t.test('TLS versions are a range without gaps, for HAProxy ignores anything else', async t => {
+  const rangeOf = (tlsVersions: ListenerNode['tlsVersions']) =>
+    /ssl-min-ver (\S+) ssl-max-ver (\S+)/.exec(bindOf({ tlsVersions }))?.slice(1)
+  t.same(rangeOf(null), ['TLSv1.2', 'TLSv1.3'])
+  t.same(rangeOf(['TLSv1.3']), ['TLSv1.3', 'TLSv1.3'])
+  t.same(rangeOf(['TLSv1.2', 'TLSv1', 'TLSv1.1', 'SSLv3']), ['TLSv1.0', 'TLSv1.2'])
+  t.same(rangeOf(['SSLv3', 'TLSv1.2']), ['TLSv1.2', 'TLSv1.2'])
+  const refused: [ListenerNode['tlsVersions'], RegExp][] = [
+    [['TLSv1', 'TLSv1.2', 'TLSv1.3'], /Listener .*, tls_versions leaves out TLSv1.1 between others/],
+    [['TLSv1.3', 'TLSv1.1'], /leaves out TLSv1.2/],
+    [['SSLv3'], /allows only SSLv3/],
+  ]
+  for (const [versions, message] of refused) {
+    t.throws(() => rangeOf(versions), { code: 'configuration-refused', message }, String(versions))
+  }
+})
+
+t.test('a cipher string is split into suites of TLS 1.3 and what is older', async t => {
+  const ciphersOf = (tlsCiphers: string | null, tlsVersions: ListenerNode['tlsVersions'] = null) =>
+    bindOf({ tlsCiphers, tlsVersions }).match(/(?<= )(ciphers|ciphersuites) \S+/g) ?? []
+  t.same(ciphersOf('TLS_A:B:!C:TLS_D'), ['ciphers B:!C', 'ciphersuites TLS_A:TLS_D'])
+  t.same(ciphersOf('B'), ['ciphers B'])
+  t.same(ciphersOf('TLS_A'), ['ciphersuites TLS_A'])
+  t.same(ciphersOf('B:TLS_A', ['TLSv1.1', 'TLSv1.2']), ['ciphers B:@SECLEVEL=0', 'ciphersuites TLS_A'])
+  t.same(ciphersOf('TLS_A', ['TLSv1']), ['ciphers DEFAULT:@SECLEVEL=0', 'ciphersuites TLS_A'])
+  t.match(ciphersOf(null), [/^ciphers ECDHE-/, /^ciphersuites TLS_AES_/], 'never what OpenSSL allows on its own')
+})
+
+t.test('an application protocol is offered if the listener has one, in its order', async t => {
+  const alpnOf = (alpnProtocols: ListenerNode['alpnProtocols'], haproxyVersion = '2.6.12') =>
+    bindOf({ alpnProtocols }, { haproxyVersion }).match(/(no-)?alpn.*/)?.[0] ?? null
+  t.equal(alpnOf(['http/1.1', 'h2']), 'alpn http/1.1,h2')
+  t.equal(alpnOf(null), null)
+  t.equal(alpnOf(null, '2.8.3'), 'no-alpn', 'newer HAProxys offer HTTP/2 on their own')
+  t.equal(alpnOf(['h2'], '2.8.3'), 'alpn h2')
+})
+
+t.test('a reference that names nothing is no path', async t => {
+  for (const ref of ['x', '../secrets/x', `${secret(1)}/..`]) {
+    t.throws(() => bindOf({ sniContainerRefs: [secret(1), ref] }), { code: 'configuration-refused' }, ref)
+  }
+})
+
 t.test('the VIP is rendered on its interface, for a pair too', async t => {
   const facts = someFacts({ interfaces: [aMemberInterface(), aVipInterface()] })
   t.same(renderInterfaces(servedTree(), facts), [
@@ -309,6 +362,14 @@ function servedTree(change: Partial<LoadBalancerTree> = {}): LoadBalancerTree {
     ],
     ...change,
   })
+}
+
+/** The files of TLS, one a line; undefined without. */
+function tlsText(haproxy: HaproxyPart | null): string | undefined {
+  const { files, lists } = haproxy?.tls ?? { files: [], lists: [] }
+  const lines = (values: readonly object[]) => values.map(value => `    ${JSON.stringify(value)}`).join(',\n')
+  if (files.length === 0) return undefined
+  return `{\n  "files": [\n${lines(files)}\n  ],\n  "lists": [\n${lines(lists)}\n  ]\n}\n`
 }
 
 const aPeer = (number: number) => ({ amphoraId: uuid(6, number), address: `203.0.113.2${number}` })

@@ -10,7 +10,7 @@ import { CHECK_LIMITS } from '../../../../controller/inspection/checks.js'
 import { callerOf, FOREIGN, OWN, tokenOf } from '../../../support/clients/callers.js'
 import { at, type Json, type Reply } from '../../../support/clients/json-answers.js'
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
-import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
+import { startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { startFaultyProxy } from '../../../support/faults/faulty-proxy.js'
 import { buildInspectorThread, makeBundle, makePair, makeRevocationList } from '../../../support/inputs/certificates.js'
 import { NOOP, workshop } from '../../../support/inputs/load-balancer-options.js'
@@ -19,6 +19,7 @@ import { createGate } from '../../../support/worlds/worker-scene.js'
 
 /** A token may end in a number, which gives one user several tokens. */
 const unnumbered = (token: string) => token.replace(/#\d+$/, '')
+const LOAD_BALANCER = randomUUID()
 const SERVICE_USER = 'user-admin,service'
 const expired = new Set<string>()
 const keyManager = await startTestKeyManager(
@@ -366,11 +367,15 @@ t.test('time and number limits of certificate checks', async t => {
   const desired = (...certificates: string[]) => ({ certificates, authorities: [], revocationLists: [] })
   const asking = { token: tokenOf('member'), project: OWN, user: 'somebody' }
   proxy.behave(() => 'hang')
-  await t.rejects(slow.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'one slow answer')
+  await t.rejects(
+    slow.check(asking, LOAD_BALANCER, desired(good)),
+    { status: 503, message: /does not answer/ },
+    'one slow answer',
+  )
   const patient = createBarbicanSource({ ...options, limits: { ...CHECK_LIMITS, checkSeconds: 0.2 } })
   t.teardown(patient.close)
   await t.rejects(
-    patient.check(asking, desired(good)),
+    patient.check(asking, LOAD_BALANCER, desired(good)),
     { status: 503, message: /does not answer/ },
     'slow answers add up',
   )
@@ -379,19 +384,33 @@ t.test('time and number limits of certificate checks', async t => {
     limits: { ...CHECK_LIMITS, maxChecks: 1, maxWaitingPerProject: 1, checkSeconds: 1 },
   })
   t.teardown(narrow.close)
-  const first = t.rejects(narrow.check(asking, desired(good)), { status: 503, message: /does not answer/ })
-  const second = t.rejects(narrow.check(asking, desired(good)), { status: 503, message: /Too many/ }, 'too many wait')
-  await t.rejects(narrow.check(asking, desired(good)), {
+  const first = t.rejects(narrow.check(asking, LOAD_BALANCER, desired(good)), {
+    status: 503,
+    message: /does not answer/,
+  })
+  const second = t.rejects(
+    narrow.check(asking, LOAD_BALANCER, desired(good)),
+    { status: 503, message: /Too many/ },
+    'too many wait',
+  )
+  await t.rejects(narrow.check(asking, LOAD_BALANCER, desired(good)), {
     status: 503,
     message: /Too many certificate references/,
     headers: { 'Retry-After': '5' },
   })
   await Promise.all([first, second])
   const refs = Array.from({ length: 4 }, () => `${keyManager.url}/v1/secrets/${randomUUID()}`)
-  await t.rejects(slow.check(asking, desired(...refs)), { status: 400, message: /at most 3 certificates/ })
+  await t.rejects(slow.check(asking, LOAD_BALANCER, desired(...refs)), {
+    status: 400,
+    message: /at most 3 certificates/,
+  })
   const down = createBarbicanSource({ ...options, keyManager: { ...options.keyManager, url: 'http://127.0.0.1:9' } })
   t.teardown(down.close)
-  await t.rejects(down.check(asking, desired(good)), { status: 503, message: /does not answer/ }, 'none listens')
+  await t.rejects(
+    down.check(asking, LOAD_BALANCER, desired(good)),
+    { status: 503, message: /does not answer/ },
+    'none listens',
+  )
 })
 
 t.test('slow references of one project delay no other project', async t => {
@@ -403,7 +422,7 @@ t.test('slow references of one project delay no other project', async t => {
   const desired = { certificates: [good], authorities: [], revocationLists: [] }
   const hostile = { token: tokenOf('member'), project: OWN, user: 'many' }
   const many = Array.from({ length: 48 }, () =>
-    t.rejects(shared.check(hostile, desired), { status: 503, message: /./ }),
+    t.rejects(shared.check(hostile, LOAD_BALANCER, desired), { status: 503, message: /./ }),
   )
   let waiting = true
   const all = Promise.all(many).then(() => {
@@ -411,27 +430,10 @@ t.test('slow references of one project delay no other project', async t => {
   })
   const foreign = { certificates: [await storeBytes(bundle, tokenOf('member', FOREIGN))] }
   const asking = { token: tokenOf('member', FOREIGN), project: FOREIGN, user: 'one' }
-  t.same(await shared.check(asking, { ...desired, ...foreign }), [])
+  t.same(await shared.check(asking, LOAD_BALANCER, { ...desired, ...foreign }), [])
   t.ok(waiting, 'the slow project’s requests still wait')
   gate.open()
   await all
-})
-
-t.test('options that the provider lacks are refused before any certificate is read', async t => {
-  let checks = 0
-  const counting = { check: async () => [{ ref: good, reason: `looked at ${++checks} times` }] }
-  const limited = await startTestApi({ certificates: { ...counting, close: () => undefined } })
-  t.teardown(limited.stop)
-  const scene = await workshop(limited)
-  const tls = { protocol: 'TERMINATED_HTTPS', default_tls_container_ref: good }
-  const unsupported = { status: 501 }
-  t.match(await scene.listener(tls), unsupported)
-  t.match(await scene.pool({ protocol: 'HTTP', tls_enabled: true, tls_container_ref: good }), unsupported)
-  const listeners = [{ ...tls, protocol_port: 443 }]
-  t.match(await scene.tryTo('loadbalancer', { vip_subnet_id: SUBNET, listeners }), unsupported)
-  const { id } = await scene.made(scene.pool({ protocol: 'HTTP' }), 'pool')
-  t.match(await scene.put('pool', id, { tls_container_ref: good }), unsupported)
-  t.equal(checks, 0)
 })
 
 t.test('no token and no key is logged or stored', async t => {

@@ -3,10 +3,10 @@ import { at, idIn } from '../../../support/clients/json-answers.js'
 import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import {
   check,
+  INTERMEDIATE,
   INVALID,
   IPV6_SUBNET,
   NOOP,
-  OWASP_B,
   REF,
   type Row,
   workshop,
@@ -14,7 +14,7 @@ import {
 
 const NO_TLS = { tls_ciphers: null, tls_versions: null, alpn_protocols: null }
 const DEFAULTS = {
-  tls_ciphers: OWASP_B,
+  tls_ciphers: INTERMEDIATE,
   tls_versions: ['TLSv1.2', 'TLSv1.3'],
   alpn_protocols: ['h2', 'http/1.1', 'http/1.0'],
 }
@@ -61,6 +61,9 @@ t.test('TLS of listeners', async t => {
     ],
     [{ ...HTTPS, client_authentication: 'SOMETIMES' }, /Value should be one of: NONE, OPTIONAL, MANDATORY/],
     [{ ...HTTPS, tls_ciphers: 'A;B' }, /attribute tls_ciphers/],
+    [{ ...HTTPS, tls_ciphers: 'A:B' }, /OpenSSL finds no cipher, or no TLS_ suite, for tls_ciphers/],
+    [{ ...HTTPS, tls_ciphers: 'TLS_A:AESGCM' }, /OpenSSL finds no cipher, or no TLS_ suite, for tls_ciphers/],
+    [{ ...HTTPS, tls_ciphers: 'A:AESGCM' }, { tls_ciphers: 'A:AESGCM' }],
     [{ ...HTTPS, tls_ciphers: 'x'.repeat(2049) }, /maximum character requirement of 2048/],
     [{ ...HTTPS, tls_versions: [] }, /Value should not be an empty list/],
     [{ ...HTTPS, tls_versions: ['TLSv1.4'] }, /tls_versions\[0\].*one of: SSLv3, TLSv1, TLSv1\.1, TLSv1\.2, TLSv1\.3/],
@@ -74,6 +77,7 @@ t.test('TLS of listeners', async t => {
   const { id } = await made(listener(HTTPS), 'listener')
   const updates: Row[] = [
     [{ tls_ciphers: 'AESGCM', tls_versions: ['TLSv1.1'], alpn_protocols: ['h2'] }, { tls_versions: ['TLSv1.1'] }],
+    [{ tls_ciphers: 'A:B' }, /OpenSSL finds no cipher/],
     [NO_TLS, DEFAULTS],
     [{ client_authentication: 'MANDATORY' }, /cannot be enabled without a client CA/],
     [{ client_crl_container_ref: REF }, /CA reference is required/],
@@ -240,21 +244,51 @@ t.test('allowed_cidrs', async t => {
   })
 })
 
-t.test('a valid option that the amphora provider lacks is 501', async t => {
+t.test('the amphora provider has TLS, and a valid option that it lacks is 501', async t => {
   const api = await startTestApi()
   t.teardown(api.stop)
-  const { listener } = await workshop(api)
-  t.match(await listener(HTTPS), {
+  const { listener, made, put } = await workshop(api)
+  const lacks = (reason: string) => ({
     status: 501,
-    body: {
-      faultstring: `Provider 'amphora' does not support a requested option: Listener protocol 'TERMINATED_HTTPS'`,
-    },
+    body: { faultstring: `Provider 'amphora' does not support a requested option: Listener ${reason}` },
   })
+  const gap = lacks('tls_versions leaves out TLSv1.2 between others, which HAProxy cannot')
+  t.match(await listener({ protocol: 'UDP' }), lacks(`protocol 'UDP'`))
+  t.match(await listener({ ...HTTPS, tls_versions: ['TLSv1.3', 'TLSv1.1'] }), gap)
+  t.match(
+    await listener({ ...HTTPS, tls_versions: ['SSLv3'] }),
+    lacks('tls_versions allows only SSLv3, which HAProxy does not know'),
+  )
   t.equal((await listener({ ...HTTPS, tls_versions: [] })).status, 400)
+  const { id } = await made(listener(HTTPS), 'listener')
+  t.match(await put('listener', id, { tls_versions: ['TLSv1.3', 'TLSv1.1'] }), gap)
+  t.match(await put('listener', id, { tls_versions: ['TLSv1.3'] }), { status: 200 })
+  // As in Octavia, listeners without TLS keep options of TLS that are no references.
+  const unused = { tls_versions: ['TLSv1.3'], tls_ciphers: 'AESGCM', alpn_protocols: ['h2'] }
+  t.match(await listener({ protocol: 'HTTP', ...unused }), { status: 201, body: { listener: unused } })
   const plain = await listener({ protocol: 'HTTP', ...NO_TLS, client_authentication: null, sni_container_refs: null })
   t.equal(plain.status, 201, 'null requests nothing')
   t.match(at(plain.body, 'listener'), { ...NO_TLS, client_authentication: 'NONE' })
   t.ok(idIn(plain, 'listener'))
+})
+
+t.test('options that the provider lacks are refused before any certificate is read', async t => {
+  let checks = 0
+  const counting = { check: async () => [{ ref: REF, reason: `looked at ${++checks} times` }] }
+  const limited = await startTestApi({ certificates: { ...counting, close: () => undefined } })
+  t.teardown(limited.stop)
+  const scene = await workshop(limited)
+  const lacking = { tls_versions: ['TLSv1.1', 'TLSv1.3'] }
+  const unsupported = { status: 501 }
+  t.match(await scene.listener({ ...HTTPS, ...lacking }), unsupported)
+  const pool = { protocol: 'HTTP', tls_enabled: true, tls_container_ref: REF }
+  t.match(await scene.pool({ ...pool, ...lacking }), unsupported)
+  const listeners = [{ ...HTTPS, ...lacking, protocol_port: 443 }]
+  t.match(await scene.tryTo('loadbalancer', { vip_subnet_id: SUBNET, listeners }), unsupported)
+  const { id } = await scene.made(scene.pool({ protocol: 'HTTP' }), 'pool')
+  t.match(await scene.put('pool', id, { tls_container_ref: REF, ...lacking }), unsupported)
+  t.equal(checks, 0)
+  t.match(await scene.listener(HTTPS), { status: 400, body: { faultstring: /looked at 1 times/ } }, 'others are read')
 })
 
 t.test('of concurrent updates that contradict each other, one is refused', async t => {

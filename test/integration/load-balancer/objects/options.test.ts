@@ -3,10 +3,10 @@ import { at } from '../../../support/clients/json-answers.js'
 import { SUBNET, startTestApi } from '../../../support/clients/load-balancer-api.js'
 import {
   check,
+  INTERMEDIATE,
   INVALID,
   IPV6_SUBNET,
   NOOP,
-  OWASP_B,
   REF,
   type Row,
   workshop,
@@ -236,7 +236,7 @@ t.test('pools: TLS towards members, and algorithms', async t => {
   const { pool, made, put } = await workshop(api)
   const none = { tls_ciphers: null, tls_versions: null, alpn_protocols: null }
   const defaults = {
-    tls_ciphers: OWASP_B,
+    tls_ciphers: INTERMEDIATE,
     tls_versions: ['TLSv1.2', 'TLSv1.3'],
     alpn_protocols: ['h2', 'http/1.1', 'http/1.0'],
   }
@@ -252,6 +252,7 @@ t.test('pools: TLS towards members, and algorithms', async t => {
     [{ ca_tls_container_ref: '' }, /attribute ca_tls_container_ref/],
     [{ tls_container_ref: 'x'.repeat(256) }, /maximum character requirement of 255/],
     [{ tls_enabled: true, tls_ciphers: 'A B' }, /attribute tls_ciphers/],
+    [{ tls_enabled: true, tls_ciphers: 'A:B' }, /OpenSSL finds no cipher, or no TLS_ suite, for tls_ciphers/],
     [{ tls_enabled: true, tls_versions: [] }, /Value should not be an empty list/],
     [{ tls_enabled: true, tls_versions: ['TLSv9'] }, /attribute tls_versions\[0\]/],
     [{ tls_enabled: true, alpn_protocols: ['spdy'] }, /Value should be a valid ALPN protocol ID/],
