@@ -51,6 +51,7 @@ export async function build() {
           'private-cluster': join(root, 'controller/database/private-cluster.ts'),
           'token-process': join(root, 'controller/key-manager/crypto/pkcs11/token-process.ts'),
           'acme-probe': join(root, 'controller/key-manager/acme-server/probe/probe-process.ts'),
+          'certificate-checker': join(root, 'controller/certificates/barbican/checker/check-process.ts'),
           'inspector-thread': join(root, 'controller/inspection/inspector-thread.ts'),
           'demo-web-server': join(root, 'controller/cli/commands/demo/web-server.ts'),
         },

@@ -63,6 +63,25 @@ export type Checks = {
 export class CheckTooSlow extends Error {}
 
 export function createChecks(inspector: InspectorOptions, limits: CheckLimits = CHECK_LIMITS): Checks {
+  const turns = createCheckTurns(limits)
+  return {
+    check: (place, requested, readerFor) =>
+      turns(place, requested, items => checkItems(items, readerFor, inspector, limits)),
+  }
+}
+
+/**
+ * Lets the checks of all projects have their turns, whoever carries them out.
+ * @returns a function that waits for a turn; it does not work without references. It throws ApiError 400 when there are
+ *   too many, 503 with Retry-After when there is no turn, and what the work throws
+ */
+export function createCheckTurns(
+  limits: CheckLimits,
+): (
+  place: Place,
+  requested: RequestedReferences,
+  work: (items: readonly Item[]) => Promise<readonly Verdict[]>,
+) => Promise<readonly Verdict[]> {
   const queue = createFairQueue({
     maxRunning: limits.maxChecks,
     maxRunningPerLane: limits.maxChecksPerProject,
@@ -70,16 +89,14 @@ export function createChecks(inspector: InspectorOptions, limits: CheckLimits = 
     maxWaitingPerLane: limits.maxWaitingPerProject,
     refusal: tooMany,
   })
-  return {
-    check: async (place, requested, readerFor) => {
-      const items = itemsOf(requested)
-      if (items.length === 0) return []
-      if (items.length > limits.maxReferences) {
-        throw badRequest(`A request may refer to at most ${limits.maxReferences} certificates.`)
-      }
-      const leave = await within(queue.enter(place), limits.checkSeconds, () => tooMany(place[0]))
-      return checkItems(items, readerFor, inspector, limits).finally(leave)
-    },
+  return async (place, requested, work) => {
+    const items = itemsOf(requested)
+    if (items.length === 0) return []
+    if (items.length > limits.maxReferences) {
+      throw badRequest(`A request may refer to at most ${limits.maxReferences} certificates.`)
+    }
+    const leave = await within(queue.enter(place), limits.checkSeconds, () => tooMany(place[0]))
+    return work(items).finally(leave)
   }
 }
 

@@ -31,7 +31,7 @@ const MEMORY = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16 }
 /** For a thread to load its program. */
 const START_LIMIT_MS = 20_000
 
-const TOO_COSTLY = 'it takes too long or too much memory to read'
+export const TOO_COSTLY = 'it takes too long or too much memory to read'
 
 const BUNDLED_PROGRAM = fileURLToPath(new URL('inspector-thread.js', import.meta.url))
 
@@ -106,7 +106,7 @@ function nextEvent(
 }
 
 /** For threads with long computations, so that requests come first when processors are scarce. */
-const NICENESS = 10
+export const NICENESS = 10
 
 /** On Linux each thread has its own priority. */
 function lowerPriority(task: string): void {

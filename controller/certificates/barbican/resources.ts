@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { Unusable } from '../../../x509/material/material.js'
 import type { Target } from '../../../x509/material/reference.js'
 import { KeyManagerUnavailable } from './errors.js'
 
@@ -18,7 +19,7 @@ export const secretSchema = z.object({
     .nullish(),
 })
 
-export const containerSchema = z.object({
+const containerSchema = z.object({
   type: z.string(),
   secret_refs: z.array(z.object({ name: z.string().nullish(), secret_ref: z.string() })),
 })
@@ -32,8 +33,15 @@ export function readAnswer<T extends z.ZodType>(schema: T, bytes: Buffer, path: 
   }
 }
 
+/** The secrets of a certificate container by name. @throws Unusable, KeyManagerUnavailable */
+export function partsIn(container: Buffer, path: string): ReadonlyMap<string, Target> {
+  const { type, secret_refs: refs } = readAnswer(containerSchema, container, path)
+  if (type !== 'certificate') throw new Unusable('it is not a container of type certificate')
+  return new Map(refs.map(({ name, secret_ref }) => [name ?? '', partOf(secret_ref)]))
+}
+
 /** The secret that a container refers to. @throws KeyManagerUnavailable for an invalid reference, as the key manager wrote it */
-export function partOf(ref: string): Target {
+function partOf(ref: string): Target {
   const id = /\/([0-9a-f-]{36})\/?$/i.exec(ref)?.[1]
   if (id === undefined) throw new KeyManagerUnavailable('a container refers to something other than a secret')
   return { kind: 'secrets', id: id.toLowerCase() }

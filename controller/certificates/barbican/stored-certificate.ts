@@ -3,10 +3,10 @@ import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { assemble } from '../../../x509/material/assemble.js'
 import { itemsOf, type Reader } from '../../../x509/material/load.js'
 import { Unusable } from '../../../x509/material/material.js'
-import { pathOf, readReference, type Target } from '../../../x509/material/reference.js'
+import { pathOf, readReference } from '../../../x509/material/reference.js'
 import { sendAsServiceUser } from './as-service-user.js'
 import type { KeyManagerClient } from './key-manager-client.js'
-import { containerSchema, partOf, readAnswer, secretSchema } from './resources.js'
+import { partsIn, readAnswer, secretSchema } from './resources.js'
 import type { ServiceUser } from './service-user.js'
 
 /** PEM texts: the server's own certificate with those above it, and its key. */
@@ -41,9 +41,7 @@ export function followStoredCertificate(
     },
     parts: async target => {
       const path = pathOf(target)
-      const { type, secret_refs: refs } = readAnswer(containerSchema, await get(path), path)
-      if (type !== 'certificate') throw new Unusable('it is not a container of type certificate')
-      return new Map(refs.map(({ name, secret_ref }): [string, Target] => [name ?? '', partOf(secret_ref)]))
+      return partsIn(await get(path), path)
     },
   }
   let [known, knownDigest] = ['', '']

@@ -54,11 +54,18 @@ export function makeRevocationList({ certificate, privateKey }: Pair): string {
 }
 
 /** The bundled program of the inspector thread, as in the product. */
-export async function buildInspectorThread(directory: string): Promise<string> {
+export const buildInspectorThread = (directory: string): Promise<string> =>
+  buildProgram(directory, 'inspector-thread.js', 'controller/inspection/inspector-thread.ts')
+
+/** The same for the process that checks what is in Barbican. */
+export const buildCertificateChecker = (directory: string): Promise<string> =>
+  buildProgram(directory, 'certificate-checker.js', 'controller/certificates/barbican/checker/check-process.ts')
+
+async function buildProgram(directory: string, name: string, source: string): Promise<string> {
   mkdirSync(directory, { recursive: true })
-  const program = join(directory, 'inspector-thread.js')
+  const program = join(directory, name)
   await build({
-    entryPoints: [join(import.meta.dirname, '../../../controller/inspection/inspector-thread.ts')],
+    entryPoints: [join(import.meta.dirname, '../../..', source)],
     ...{ outfile: program, bundle: true, platform: 'node', target: 'node20', format: 'esm' },
     // So that it runs without node_modules too.
     banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },
