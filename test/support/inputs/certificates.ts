@@ -58,7 +58,7 @@ export const buildInspectorThread = (directory: string): Promise<string> =>
   buildProgram(directory, 'inspector-thread.js', 'controller/inspection/inspector-thread.ts')
 
 /** The same for the process that checks what is in Barbican. */
-export const buildCertificateChecker = (directory: string): Promise<string> =>
+export const buildChecker = (directory: string): Promise<string> =>
   buildProgram(directory, 'certificate-checker.js', 'controller/certificates/barbican/checker/check-process.ts')
 
 async function buildProgram(directory: string, name: string, source: string): Promise<string> {

@@ -1,6 +1,4 @@
 import { randomUUID } from 'node:crypto'
-import { readFileSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
 import t from 'tap'
 import {
   type BarbicanOptions,
@@ -14,12 +12,7 @@ import { at, type Json, type Reply } from '../../../support/clients/json-answers
 import { startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { startTestApi } from '../../../support/clients/load-balancer-api.js'
 import { startFaultyProxy } from '../../../support/faults/faulty-proxy.js'
-import {
-  buildCertificateChecker,
-  makeBundle,
-  makePair,
-  makeRevocationList,
-} from '../../../support/inputs/certificates.js'
+import { buildChecker, makeBundle, makePair, makeRevocationList } from '../../../support/inputs/certificates.js'
 import { NOOP, workshop } from '../../../support/inputs/load-balancer-options.js'
 import { recordLog } from '../../../support/recorded-log.js'
 import { createGate } from '../../../support/worlds/worker-scene.js'
@@ -36,7 +29,7 @@ const keyManager = await startTestKeyManager(
 t.teardown(keyManager.stop)
 const proxy = await startFaultyProxy(keyManager.url)
 t.teardown(proxy.stop)
-const program = await buildCertificateChecker(t.testdir({}))
+const program = await buildChecker(t.testdir({}))
 const { log, text: logged } = recordLog()
 
 let signIns = 0
@@ -442,62 +435,6 @@ t.test('slow references of one project delay no other project', async t => {
   gate.open()
   await all
 })
-
-t.test('a process without rights reads the keys, and ends with the check', async t => {
-  t.teardown(() => proxy.behave(() => 'pass'))
-  const gate = createGate()
-  const reached = createGate()
-  proxy.behave(async (): Promise<'pass'> => {
-    reached.open()
-    await gate.pass()
-    return 'pass'
-  })
-  const reply = https({ default_tls_container_ref: good })
-  await reached.pass()
-  const checkers = childrenOf(process.pid).filter(({ command }) => command.includes(program))
-  t.match(checkers, [{ user: '65534 65534 65534 65534', groups: '' }])
-  t.notMatch(checkers[0]?.command, tokenOf('member'), 'no token is among its arguments')
-  gate.open()
-  t.equal((await reply).status, 201)
-  t.same(
-    childrenOf(process.pid).filter(({ command }) => command.includes(program)),
-    [],
-  )
-})
-
-t.test('material that costs too much ends its process, and the others are still checked', async t => {
-  // Spins at the first item, as hostile material would have it.
-  const spinning = join(t.testdir({}), 'spinning.mjs')
-  writeFileSync(
-    spinning,
-    `import { createInterface } from 'node:readline'
-createInterface({ input: process.stdin }).once('line', line => {
-  const skip = JSON.parse(line).skip
-  if (!skip.includes(1)) console.log(JSON.stringify({ found: 1, inspected: { wrong: 'just words' } }))
-  if (!skip.includes(0)) { process.stdout.write('{"begins":0}\\n', () => { for (;;); }) }
-  else { console.log(JSON.stringify({ found: 2, inspected: { wrong: 'read by the second' } })); process.stdin.destroy() }
-})`,
-  )
-  const strict = createBarbicanSource({ ...options, inspector: { inspectionMilliseconds: 100, program: spinning } })
-  const asking = { token: tokenOf('member'), project: OWN, user: 'somebody' }
-  const certificates = ['a', 'b', 'c']
-  t.same(await strict.check(asking, LOAD_BALANCER, { certificates, authorities: [], revocationLists: [] }), [
-    { ref: 'a', reason: 'it takes too long or too much memory to read' },
-    { ref: 'b', reason: 'just words' },
-    { ref: 'c', reason: 'read by the second' },
-  ])
-})
-
-/** User and groups of each child process, as the kernel lists them. */
-function childrenOf(pid: number): { command: string; user: string; groups: string }[] {
-  const pids = readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ')
-  return pids.filter(Boolean).map(child => {
-    const status = readFileSync(`/proc/${child}/status`, 'utf8')
-    const field = (name: string) => new RegExp(`^${name}:[\\t ]*(.*)$`, 'm').exec(status)?.[1]?.trim() ?? ''
-    const command = readFileSync(`/proc/${child}/cmdline`, 'utf8').replaceAll('\0', ' ')
-    return { command, user: field('Uid').replaceAll(/\s+/g, ' '), groups: field('Groups') }
-  })
-}
 
 t.test('no token and no key is logged or stored', async t => {
   const all = ['listener', 'load_balancer_event'].map(table => `(SELECT json_agg(o)::text FROM ${table} o)`)
