@@ -21,6 +21,9 @@ export const parseLoaded = (answer: string): LoadedFile => ({
   chainLength: answer.match(/^Chain Subject: /gm)?.length ?? 0,
 })
 
+/** Whether HAProxy has a certificate, by the answer to `show ssl cert`, but serves it nowhere. */
+export const isUnused = (answer: string): boolean => /^Status: Unused$/m.test(answer)
+
 /** The certificates of a list by their names, in the answer to `show ssl crt-list -n`. */
 export const parseList = (answer: string): string[] =>
   answer

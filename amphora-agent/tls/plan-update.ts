@@ -28,9 +28,7 @@ export function planTlsUpdate(
   const isList = (path: string) => path.endsWith('.list')
   const large = (path: string) => contentOf(path).length > MAX_PAYLOAD
   const added = Object.keys(desired.files).filter(path => !isList(path) && loaded.files[path] === undefined)
-  const changed = Object.keys(desired.files).filter(
-    path => !isList(path) && loaded.files[path] !== undefined && loaded.files[path] !== desired.files[path],
-  )
+  const changed = changedBetween(loaded, desired)
   const tooLarge = [...added, ...changed].find(large)
   if (tooLarge !== undefined) return `${tooLarge} is too long for the runtime socket`
   for (const path of added) {
@@ -58,6 +56,18 @@ export function planTlsUpdate(
     if (!used.has(path)) commands.push({ text: `del ssl cert ${path}`, expect: 'deleted!' })
   }
   return commands
+}
+
+/**
+ * Files that HAProxy has loaded with another content, certificates first: once HAProxy 2.6 has exchanged a CA or a
+ * revocation list, it cannot exchange the certificates beside it any more.
+ */
+export function changedBetween(loaded: TlsState, desired: TlsState): string[] {
+  const changed = Object.keys(desired.files).filter(
+    path => !path.endsWith('.list') && loaded.files[path] !== undefined && loaded.files[path] !== desired.files[path],
+  )
+  const isCertificate = (path: string) => kindOf(path) === 'cert'
+  return [...changed.filter(isCertificate), ...changed.filter(path => !isCertificate(path))]
 }
 
 /** By its name: HAProxy keeps certificates, CAs and revocation lists apart. */

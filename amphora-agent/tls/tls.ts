@@ -5,8 +5,8 @@ import type { HaproxyPart } from '../protocol/desired.js'
 import type { MissingMaterial } from '../protocol/messages.js'
 import { changedFiles, type Manifest, NO_TLS, provideTls, pruneStore, readManifest } from './files.js'
 import type { KeyManager } from './key-manager.js'
-import { expectedOf, parseList, parseLoaded, SHOW } from './observed.js'
-import { kindOf, planTlsUpdate, setCommands, type TlsCommand, type TlsState } from './plan-update.js'
+import { expectedOf, isUnused, parseList, parseLoaded, SHOW } from './observed.js'
+import { changedBetween, kindOf, planTlsUpdate, setCommands, type TlsCommand, type TlsState } from './plan-update.js'
 
 export type TlsOptions = {
   keyManager: KeyManager
@@ -61,7 +61,7 @@ export class Tls {
       this.#loaded = desired
       return 'unchanged'
     }
-    const failure = await this.#run(commands)
+    const failure = (await this.#detached(changedBetween(loaded, desired))) ?? (await this.#run(commands))
     if (failure !== null) return { reload: failure }
     this.#loaded = desired
     return 'runtime'
@@ -109,6 +109,19 @@ export class Tls {
   /** Deletes material that neither of these directories needs. */
   prune(directories: readonly string[]): void {
     pruneStore(directories.map(readManifest))
+  }
+
+  /**
+   * HAProxy 2.6 loses the link between a certificate and its listeners when it exchanges their CA or revocation list. It
+   * would then take another certificate, say so, and go on serving the former one.
+   * @returns which certificate that concerns; null if none
+   */
+  async #detached(changed: readonly string[]): Promise<string | null> {
+    for (const path of changed.filter(one => kindOf(one) === 'cert')) {
+      if (isUnused(await this.#options.haproxy.command(SHOW.cert(path))))
+        return `HAProxy exchanged a CA or revocation list beside ${path} before`
+    }
+    return null
   }
 
   /** @returns why a command failed; null if all succeeded */

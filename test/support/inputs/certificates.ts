@@ -1,4 +1,5 @@
 import { spawnSync } from 'node:child_process'
+import { X509Certificate } from 'node:crypto'
 import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { build } from 'esbuild'
@@ -43,10 +44,12 @@ export function makeBundle({ certificate, privateKey }: Pair, args: string[] = [
   )
 }
 
-/** PEM of an empty revocation list. */
-export function makeRevocationList({ certificate, privateKey }: Pair): string {
+/** PEM of a revocation list of the issuer. @param revoked a certificate in it; without one, the list is empty */
+export function makeRevocationList({ certificate, privateKey }: Pair, revoked?: Pair): string {
   const settings = ['default_md = sha256', 'default_crl_days = 30']
-  const files = [`database = ${fileOf('')}`, `crlnumber = ${fileOf('01\n')}`]
+  const entry = (pair: Pair) =>
+    `R\t991231235959Z\t200101000000Z\t${new X509Certificate(pair.certificate).serialNumber}\tunknown\t/CN=revoked\n`
+  const files = [`database = ${fileOf(revoked === undefined ? '' : entry(revoked))}`, `crlnumber = ${fileOf('01\n')}`]
   const config = ['[ca]', 'default_ca = own', '[own]', ...settings, ...files, ''].join('\n')
   return opensslBytes(
     ...['ca', '-gencrl', '-config', fileOf(config), '-cert', fileOf(certificate), '-keyfile', fileOf(privateKey)],

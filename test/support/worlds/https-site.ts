@@ -1,7 +1,7 @@
-import { request } from 'node:https'
 import { connect, type TLSSocket } from 'node:tls'
 import type { Test } from 'tap'
 import type { ApiClient } from '../../../controller/cli/api-client.js'
+import { askHttps } from '../clients/https-load.js'
 import { makeBundle, makePair, type Pair, type PairOptions } from '../inputs/certificates.js'
 import { createMember } from '../services/members.js'
 import { type Krater, until } from './krater.js'
@@ -29,6 +29,8 @@ export type HttpsSite = {
   api: ApiClient
   /** Stores a certificate with its key as a PKCS#12 bundle. @returns its reference */
   store: (pair: Pair) => Promise<string>
+  /** Stores anything else: a CA, a revocation list. @returns its reference */
+  storeBytes: (bytes: Buffer) => Promise<string>
   send: <T>(method: string, path: string, body?: object) => Promise<T>
   /** Waits until the newest change is in effect. */
   applied: () => Promise<void>
@@ -54,14 +56,15 @@ export async function createHttpsSite(
     subnets: { id: string; name: string }[]
   }
   const subnet = (name: string) => subnets.find(one => one.name === name)?.id
-  const store = async (pair: Pair) => {
+  const storeBytes = async (bytes: Buffer) => {
     const body = {
-      payload: makeBundle(pair).toString('base64'),
+      payload: bytes.toString('base64'),
       payload_content_type: 'application/octet-stream',
       payload_content_encoding: 'base64',
     }
     return ((await api.request('key-manager', 'POST', '/v1/secrets', body)) as { secret_ref: string }).secret_ref
   }
+  const store = (pair: Pair) => storeBytes(makeBundle(pair))
   const { loadbalancer } = await send<{
     loadbalancer: { id: string; vip_address: string; listeners: { id: string }[]; pools: { id: string }[] }
   }>('POST', 'loadbalancers', {
@@ -95,12 +98,12 @@ export async function createHttpsSite(
     )
   await applied()
   return {
-    ...{ id, vip, listener, pool: loadbalancer.pools[0]?.id ?? '', api, store, send, applied },
+    ...{ id, vip, listener, pool: loadbalancer.pools[0]?.id ?? '', api, store, storeBytes, send, applied },
     update: async changes => {
       await send('PUT', `listeners/${listener}`, { listener: changes })
       await applied()
     },
-    ask: name => askOver(vip, name),
+    ask: name => askHttps({ host: vip, name, tls: { ca: authority.certificate } }),
     transitions: async () => {
       const { events } = await send<{ events: { kind: string; amphorae: { how?: string }[] }[] }>(
         'GET',
@@ -111,31 +114,6 @@ export async function createHttpsSite(
         .flatMap(({ amphorae }) => amphorae.flatMap(({ how }) => how ?? []))
     },
   }
-}
-
-function askOver(vip: string, name: string): Promise<{ status: number; serial: string }> {
-  return new Promise((resolve, reject) => {
-    const sent = request(
-      {
-        host: vip,
-        port: 443,
-        servername: name,
-        ca: authority.certificate,
-        headers: { Host: name },
-        agent: false,
-        timeout: 5000,
-      },
-      answer => {
-        const { serialNumber } = (answer.socket as TLSSocket).getPeerCertificate()
-        answer
-          .resume()
-          .once('end', () => resolve({ status: answer.statusCode ?? 0, serial: serialNumber.toLowerCase() }))
-      },
-    )
-    sent.once('timeout', () => sent.destroy(new Error('no answer within 5 s')))
-    sent.once('error', reject)
-    sent.end()
-  })
 }
 
 /** A connection that stays open. @param onClose called when the other side ends it */
