@@ -21,6 +21,7 @@ export const TEST_PACKAGES = [
   'caddy',
   'certbot',
   'crun',
+  'curl',
   'nginx-light',
   'openssl',
   'pebble',

@@ -7,6 +7,7 @@ import { readIntermediates, readLeafAndOthers, readPemCertificates, requireName 
 import { type Material, Unusable } from './material.js'
 import { pemBlocks } from './pem-blocks.js'
 import { readRevocationLists } from './revocation-lists.js'
+import { requireStrength } from './strength.js'
 
 /** What a TLS server or client reads from a file. */
 export type Assembled = {
@@ -79,6 +80,7 @@ export const digestOfPem = (pem: string): string =>
 function withKey(leaf: X509Certificate, others: readonly X509Certificate[], key: KeyObject): Assembled {
   requireName(leaf)
   const chain = [leaf, ...chainAbove(leaf, others)]
+  requireStrength(chain)
   return {
     pem: chain.map(({ raw }) => encodePem('CERTIFICATE', raw)).join('') + key.export({ type: 'pkcs8', format: 'pem' }),
     digest: digestOf(chain.map(({ raw }) => raw)),

@@ -19,6 +19,8 @@ type Desired = {
   facts?: Partial<AmphoraFacts>
   /** Ports on 127.0.0.1; new ones by default. */
   ports?: number[]
+  /** PEM of TLS material by reference. */
+  material?: ReadonlyMap<string, string>
   /** Replaces the amphora's port, which several tests cannot use at the same time. */
   peersPort?: number
 }
@@ -31,7 +33,7 @@ export const aLocalMember = (number: number, port: number, change: Parameters<ty
  * A real HAProxy with the given listeners on the VIPs 127.0.0.1 and ::1, each on its own port. It ends with the
  * test.
  */
-export async function serveOptions(t: Test, { listeners, pools, facts, ports, peersPort }: Desired) {
+export async function serveOptions(t: Test, { listeners, pools, facts, ports, material, peersPort }: Desired) {
   const chosen = ports ?? (await ownPorts(listeners.length))
   const placed = listeners.map((listener, index) => ({ ...listener, protocolPort: chosen[index] ?? 0 }))
   const tree = aTree({ listeners: placed, pools, additionalVips: [{ address: '::1', subnetId: uuid(7, 6) }] })
@@ -45,7 +47,7 @@ export async function serveOptions(t: Test, { listeners, pools, facts, ports, pe
   )
   const directory = mkdtempSync(join(tmpdir(), 'krater-options-'))
   t.teardown(() => rmSync(directory, { recursive: true }))
-  const running = await startHaproxy(directory, text)
+  const running = await startHaproxy(directory, text, { ...(haproxy ?? {}), ...(material && { material }) })
   t.teardown(running.stop)
   const portOf = new Map(placed.map(({ id, protocolPort }) => [id, protocolPort]))
   return {

@@ -17,7 +17,10 @@ import { provideTls } from '../../../amphora-agent/tls/files.js'
 import { type KeyManager, MaterialUnavailable } from '../../../amphora-agent/tls/key-manager.js'
 
 /** What HAProxy reads beside its own file. */
-type Files = Pick<HaproxyPart, 'tls' | 'challenges'>
+type Files = Pick<HaproxyPart, 'tls' | 'challenges'> & {
+  /** What the references lead to, as assembled by the agent; others are placeholders. */
+  material?: ReadonlyMap<string, string>
+}
 
 /** Checks a configuration with HAProxy; every message except notices is a complaint. */
 export async function checkWithHaproxy(
@@ -60,10 +63,14 @@ const NO_KEY_MANAGER: KeyManager = {
 
 /**
  * With the files of an amphora in the given directory. The state file is the agent's for a first start, and so are the
- * files of TLS, while the key manager is away.
+ * files of TLS that the material has not, while the key manager is away.
  */
 async function writeConfiguration(directory: string, text: string, files: Files): Promise<string> {
   await provideTls(NO_KEY_MANAGER, files, directory, null)
+  for (const { path, ref } of files.tls?.files ?? []) {
+    const pem = files.material?.get(ref)
+    if (pem !== undefined) writeFileSync(join(directory, path), pem, { mode: 0o600 })
+  }
   writeFileSync(join(directory, CHALLENGES_FILE), challengesText(files.challenges))
   const file = join(directory, 'haproxy.cfg')
   const stateFile = join(directory, 'server-state')
