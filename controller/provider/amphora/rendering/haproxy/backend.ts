@@ -26,6 +26,8 @@ export type BackendModel = {
   /** The balance expression reads the client's port from a variable. */
   keepsSourcePort: boolean
   persistence: PersistenceModel
+  /** Stores the name in the Host header for SNI. */
+  asksForHost: boolean
   timeoutConnect: ConfigurationWord
   timeoutServer: ConfigurationWord
   timeoutCheck: ConfigurationWord | null
@@ -119,6 +121,7 @@ function backendModel(
     consistentHash: HASHING.includes(pool.lbAlgorithm),
     keepsSourcePort: pool.lbAlgorithm === 'SOURCE_IP_PORT',
     persistence: persistenceModel(pool, listener),
+    asksForHost: pool.tlsEnabled && isHttp(listener) && !terminatesTls(listener),
     timeoutConnect: milliseconds(listener.timeoutMemberConnect, `${what}, timeout_member_connect`),
     timeoutServer: milliseconds(listener.timeoutMemberData, `${what}, timeout_member_data`),
     timeoutCheck: monitor === null ? null : checkTimeout(monitor),
@@ -126,10 +129,11 @@ function backendModel(
   }
 }
 
-/** What a client asked for: by SNI, or else by its Host header; a relayed connection tells nothing. */
+/** What a client asked for: by SNI, or else by its Host header, unless that is an address; a relayed connection tells nothing. */
 function clientNameFor(listener: ListenerNode): ConfigurationWord | null {
   if (terminatesTls(listener)) return keywords('ssl_fc_sni')
-  return isHttp(listener) ? sample('req.hdr(host),field(1,:)') : null
+  // The template stores the name in this variable.
+  return isHttp(listener) ? sample('var(txn.krater_host_name)') : null
 }
 
 /** A connection that starts with a PROXY header belongs to one client. */
