@@ -17,7 +17,7 @@ import { modeOf } from './backend.js'
 import { type Front, HTTP_ANSWERS, type HttpAnswers, handedOverBind } from './challenges.js'
 import { servesMetrics } from './metrics.js'
 import { isHttp } from './mode.js'
-import { bindTls, proofBind, terminatesTls } from './tls.js'
+import { bindTls, type CertificateErrors, proofBind, terminatesTls } from './tls.js'
 
 /** A `frontend` section: one listener. */
 export type FrontendModel = {
@@ -78,6 +78,8 @@ export type FrontendContext = {
   defaultBackend: ConfigurationWord | null
   /** The listener's share of the amphora's connections. */
   maxconn: number
+  /** Bad certificates of clients that its policies are about. */
+  handledErrors: CertificateErrors
   hasDefaultAlpn: boolean
   pair: AmphoraFacts['pair']
   /** A proxy looks at the handshakes of the listener first. */
@@ -92,7 +94,7 @@ export type FrontendContext = {
 export function frontendModel(
   tree: LoadBalancerTree,
   listener: ListenerNode,
-  { defaultBackend, maxconn, hasDefaultAlpn, pair, isLookedAt, answersChallenges }: FrontendContext,
+  { defaultBackend, maxconn, handledErrors, hasDefaultAlpn, pair, isLookedAt, answersChallenges }: FrontendContext,
 ): { model: FrontendModel; front: Front | null } {
   const what = `Listener ${listener.id}`
   const http = isHttp(listener)
@@ -109,7 +111,7 @@ export function frontendModel(
     rejectsAll: maxconn === 0,
     maxconn: integer(Math.max(1, maxconn), `${what}, connection_limit`, 1, 10_000_000),
   }
-  const tlsWords = tls ? [bindTls(listener, hasDefaultAlpn)] : []
+  const tlsWords = tls ? [bindTls(listener, handledErrors, hasDefaultAlpn)] : []
   const model: FrontendModel = {
     ...front,
     ...(isLookedAt && { allowedSources: [], rejectsAll: false }),

@@ -56,7 +56,7 @@ export type HaproxyModel = {
   backends: BackendModel[]
 }
 
-type ListenerModel = FrontendModel & { l7: L7Model }
+type ListenerModel = FrontendModel & { l7: Omit<L7Model, 'handledErrors'> }
 
 export type RenderedHaproxy = {
   model: HaproxyModel
@@ -100,13 +100,14 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     const defaultBackend = servesMetrics(listener) ? (metrics?.name ?? null) : poolBackend
     const { connectionLimit } = listener
     const maxconn = connectionLimit < 0 ? shares.unlimited : scaled(connectionLimit, shares.factor)
+    const { handledErrors, ...l7 } = l7Model(listener, pools)
     const { model, front } = frontendModel(tree, listener, {
-      ...{ defaultBackend, maxconn, pair: facts.pair, ...features },
+      ...{ defaultBackend, maxconn, handledErrors, pair: facts.pair, ...features },
       isLookedAt: isLookedAt(listener, challenges),
       answersChallenges: facts.readsMaterial,
     })
     if (front !== null) fronts.push({ listenerId: listener.id, front })
-    frontendModels.push({ ...model, l7: l7Model(listener, pools) })
+    frontendModels.push({ ...model, l7 })
     frontends.push({ name: listener.id, maxconn: Number(textOf(model.maxconn)) })
     for (const pool of servingPools(listener, pools)) {
       const rendered = renderBackend(tree, listener, pool, features)

@@ -26,6 +26,7 @@ import {
 } from '../quote.js'
 import { backendIdentifier } from './backend.js'
 import { isHttp } from './mode.js'
+import type { CertificateErrors } from './tls.js'
 
 /** The L7 policies of a listener in the order of evaluation. */
 export type L7Model = {
@@ -35,6 +36,8 @@ export type L7Model = {
   comparesFileType: boolean
   /** A policy can choose a pool. */
   choosesPool: boolean
+  /** Bad certificates of clients about which there are rules. */
+  handledErrors: CertificateErrors
   policies: PolicyModel[]
 }
 
@@ -143,7 +146,22 @@ export function l7Model(listener: ListenerNode, pools: ReadonlyMap<string, PoolN
       conditions: joined([...undecided, ...rules.map(rule => rule.condition)]),
     }
   })
-  return { comparesHost, comparesFileType, choosesPool: firstChoice !== -1, policies }
+  const handledErrors = handledErrorsOf(active.flatMap(activeRules))
+  return { comparesHost, comparesFileType, choosesPool: firstChoice !== -1, handledErrors, policies }
+}
+
+/** The largest number of an error that HAProxy knows with OpenSSL 3.0. */
+const LAST_ERROR = 94
+
+/**
+ * A rule about a result of the verification could never match if HAProxy refused the certificate. Only what rules name
+ * is let in: other policies and the members rely on the verification.
+ */
+function handledErrorsOf(rules: readonly L7RuleNode[]): CertificateErrors {
+  const about = rules.filter(({ type }) => type === 'SSL_VERIFY_RESULT')
+  const errors = about.filter(({ invert }) => !invert).map(({ value }) => Number(value))
+  const isHandled = (error: number) => error > 0 && error <= LAST_ERROR
+  return about.some(({ invert }) => invert) ? null : new Set(errors.filter(isHandled))
 }
 
 function activePolicies(listener: ListenerNode, pools: ReadonlyMap<string, PoolNode>): L7PolicyNode[] {

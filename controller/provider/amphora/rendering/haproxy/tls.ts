@@ -28,12 +28,20 @@ export const terminatesTls = ({ protocol, defaultTlsContainerRef, sniContainerRe
   protocol === 'TERMINATED_HTTPS' ||
   (protocol === 'PROMETHEUS' && (defaultTlsContainerRef !== null || sniContainerRefs.length > 0))
 
+/** Reasons why the certificate of a client is bad, by OpenSSL's numbers; null stands for all. */
+export type CertificateErrors = ReadonlySet<number> | null
+
 /**
  * The words of a `bind` line after its address. Certificates are in a list, so that they can change at runtime.
+ * @param handled errors with which a client may connect, if the listener does not insist on a certificate
  * @param hasDefaultAlpn this HAProxy offers HTTP/2 on its own unless told otherwise: since 2.8
  * @throws ProvisioningFault for a value that cannot be written
  */
-export function bindTls(listener: ListenerNode, hasDefaultAlpn: boolean): ConfigurationWord {
+export function bindTls(
+  listener: ListenerNode,
+  handled: CertificateErrors,
+  hasDefaultAlpn: boolean,
+): ConfigurationWord {
   const what = `Listener ${listener.id}`
   const verify = listener.clientCaTlsContainerRef === null ? null : VERIFY[listener.clientAuthentication]
   const authority = keywords(`ca-file ${materialPath(listener.id, 'client-ca')}`)
@@ -46,8 +54,14 @@ export function bindTls(listener: ListenerNode, hasDefaultAlpn: boolean): Config
     keywords('prefer-client-ciphers no-tls-tickets'),
     alpnWords(listener, hasDefaultAlpn),
     ...(verify === null ? [] : [authority, verify]),
+    ...(verify !== null && listener.clientAuthentication === 'OPTIONAL' ? ignoredErrors(handled) : []),
     ...(verify === null || listener.clientCrlContainerRef === null ? [] : [revocationList]),
   ])
+}
+
+function ignoredErrors(handled: CertificateErrors): ConfigurationWord[] {
+  const errors = handled === null ? 'all' : [...handled].sort((a, b) => a - b).join(',')
+  return errors === '' ? [] : [keywords(`ca-ignore-err ${errors} crt-ignore-err ${errors}`)]
 }
 
 /** Where the agent reaches the listener on an amphora of a pair, whether or not it has the VIP. */
