@@ -27,6 +27,7 @@ export const OID = {
   crlDistributionPoints: '2.5.29.31',
   authorityKeyIdentifier: '2.5.29.35',
   extendedKeyUsage: '2.5.29.37',
+  authorityInfoAccess: '1.3.6.1.5.5.7.1.1',
   acmeIdentifier: '1.3.6.1.5.5.7.1.31',
 } as const
 

@@ -157,6 +157,23 @@ export function smallIntegerIn(value: Asn1 | undefined): number | null {
 export const integerBytesIn = (value: Asn1 | undefined): Buffer | null =>
   value !== undefined && isUniversal(value, Type.INTEGER) ? contentOf(value) : null
 
+export function enumeratedIn(value: Asn1 | undefined): number | null {
+  const bytes = value !== undefined && isUniversal(value, Type.ENUMERATED) ? contentOf(value) : null
+  return bytes?.length === 1 ? (bytes[0] ?? null) : null
+}
+
+/** A GeneralizedTime of whole seconds in UTC, the only form that DER certificates and their relatives have. */
+export function generalizedTimeIn(value: Asn1 | undefined): Date | null {
+  const bytes = value !== undefined && isUniversal(value, Type.GENERALIZEDTIME) ? contentOf(value) : null
+  const found = /^(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z$/.exec(bytes?.toString('latin1') ?? '')
+  if (found === null) return null
+  const [, year, month, day, hour, minute, second] = found
+  const text = `${year}-${month}-${day}T${hour}:${minute}:${second}.000Z`
+  const date = new Date(text)
+  // Not a day that JavaScript has moved to the next month.
+  return !Number.isNaN(date.getTime()) && date.toISOString() === text ? date : null
+}
+
 export const octetStringIn = (value: Asn1 | undefined): Buffer | null =>
   value !== undefined && isUniversal(value, Type.OCTETSTRING) ? contentOf(value) : null
 
