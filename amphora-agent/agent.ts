@@ -21,6 +21,7 @@ import { AGENT_LOG, createLog, type Log } from './log/log.js'
 import { createRepairs, type Repairs } from './log/repairs.js'
 import { answerMetrics } from './metrics/responder.js'
 import { prepareMachine } from './network/configure.js'
+import { Responses } from './ocsp/responses.js'
 import manifest from './package.json' with { type: 'json' }
 import { haproxyGroup } from './ping/ping.js'
 import { answerPings } from './ping/responder.js'
@@ -83,6 +84,7 @@ class Agent {
   readonly #haproxy: Haproxy
   readonly #keepalived: Keepalived
   readonly #keyManager: KeyManager
+  readonly #responses: Responses
   readonly #tls: Tls
   readonly #drain: Drain
   readonly #parts: Parts
@@ -110,10 +112,12 @@ class Agent {
     })
     this.#keepalived = this.#createKeepalived()
     this.#keyManager = openKeyManager(boot)
+    this.#responses = new Responses({ onResponse: () => this.#reconciler?.requestCertificateCheck(), log })
     this.#tls = new Tls({
       keyManager: this.#keyManager,
       haproxy: this.#haproxy,
       current: this.#store.currentDirectory,
+      stapleFor: pem => this.#responses.stapleFor(pem),
       log,
     })
     this.#drain = new Drain({
@@ -130,6 +134,7 @@ class Agent {
       knownDown: this.#knownDown,
       keepalived: this.#keepalived,
       tls: this.#tls,
+      responses: this.#responses,
       log,
     }
     this.#sender = new Sender(boot, bootId, log)

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { parseArgs } from 'node:util'
 import { startAgent } from './agent.js'
+import { runFetcher } from './ocsp/fetcher.js'
 import { bootSchema } from './protocol/boot.js'
 import { BOOT_FILE } from './protocol/paths.js'
 import { runAssembler } from './tls/assembler.js'
@@ -22,7 +23,7 @@ async function main(): Promise<void> {
   }
 }
 
-if (!runAssembler()) {
+if (!runAssembler() && !runFetcher(process.argv.slice(2))) {
   main().catch(error => {
     console.error(`amphora agent: ${error instanceof Error ? error.message : String(error)}`)
     process.exit(1)

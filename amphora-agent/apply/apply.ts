@@ -18,6 +18,7 @@ import {
 } from '../network/configure.js'
 import { guard } from '../network/guard.js'
 import { type InterfacePlan, NO_CHANGE } from '../network/plan-interfaces.js'
+import type { Responses } from '../ocsp/responses.js'
 import type { Desired } from '../protocol/desired.js'
 import { type AgentError, AnswerError, type ApplyResult } from '../protocol/messages.js'
 import type { Tls } from '../tls/tls.js'
@@ -31,6 +32,7 @@ export type Parts = {
   knownDown: KnownDown
   keepalived: Keepalived
   tls: Tls
+  responses: Responses
   log: Log
 }
 

@@ -13,16 +13,21 @@ export class PingFailure extends Error {}
  */
 export async function ping(address: string, timeoutSeconds: number): Promise<boolean> {
   if (isIP(address) === 0) throw new PingFailure(`${address} is not an IP address`)
-  const account = { uid: accountNumber('/etc/passwd', HAPROXY_USER), gid: haproxyGroup() }
   const { status, stderr } = await run('ping', ['-n', '-q', '-c', '1', '-W', String(timeoutSeconds), address], {
     timeoutMs: (timeoutSeconds + 1) * 1000,
-    account,
+    account: haproxyAccount(),
   })
   if (status === 0) return true
   // Status 1: no reply. Status 2 with "connect:" or "sendmsg:": the kernel has no route.
   if (status === 1 || /(connect|sendmsg):/.test(stderr)) return false
   throw new PingFailure(stderr.trim().slice(0, 300) || `ping exited with status ${status}`)
 }
+
+/** HAProxy's account, which reaches what tenants may reach. @throws PingFailure if there is no such account */
+export const haproxyAccount = (): { uid: number; gid: number } => ({
+  uid: accountNumber('/etc/passwd', HAPROXY_USER),
+  gid: haproxyGroup(),
+})
 
 /**
  * The gid of HAProxy's group, whose members may send echo requests; see prepareMachine.

@@ -16,3 +16,9 @@ export const challengeCertificatePath = (digest: string): string => `tls/${diges
 
 /** A certificate that several lists may hold. @param targetId id of the container or secret */
 export const certificatePath = (targetId: string): string => `tls/${targetId}.pem`
+
+/** HAProxy reads a certificate's OCSP response from the file with this at the end of its name. */
+export const STAPLE_SUFFIX = '.ocsp'
+
+/** Whether a file holds a certificate that is presented to clients. */
+export const isServed = (path: string): boolean => /^tls\/[0-9a-f-]{36}(\.default)?\.pem$/.test(path)

@@ -9,7 +9,7 @@ const COMPARE_MS = 5_000
 const FIRST_RETRY_MS = 2_000
 const LAST_RETRY_MS = 60_000
 
-/** Keeps HAProxy's certificates as desired: their files, what HAProxy has loaded, and what could not be read yet. */
+/** Keeps HAProxy's certificates as desired: their files, what HAProxy has loaded, their OCSP responses, and what could not be read yet. */
 export class CertificateRepair {
   readonly #parts: Parts
   readonly #repairs: Repairs
@@ -24,7 +24,7 @@ export class CertificateRepair {
 
   /** @throws Error if HAProxy does not answer; the next repair tries again */
   async repair({ haproxy: part }: Desired): Promise<void> {
-    const { tls, haproxy } = this.#parts
+    const { tls, haproxy, responses } = this.#parts
     if (part === null || !tls.isUsed()) return
     const changed = tls.changedFiles()
     if (changed.length > 0) {
@@ -32,6 +32,8 @@ export class CertificateRepair {
       for (const path of changed) this.#repairs.note(`${path} was changed or removed`)
     }
     await this.#readMissing(part)
+    responses.tend(tls.served())
+    if (haproxy.pid() !== null) await tls.staple()
     if (haproxy.pid() === null || performance.now() - this.#comparedAt < COMPARE_MS) return
     this.#comparedAt = performance.now()
     for (const text of await tls.repair()) this.#repairs.note(text)

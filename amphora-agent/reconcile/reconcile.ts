@@ -71,6 +71,11 @@ export class Reconciler {
     this.#run()
   }
 
+  /** There is news for a certificate. */
+  requestCertificateCheck(): void {
+    this.#run()
+  }
+
   mismatches(): Mismatch[] {
     return [...this.#mismatches]
   }

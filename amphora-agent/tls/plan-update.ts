@@ -1,3 +1,4 @@
+import { STAPLE_SUFFIX } from '../protocol/tls.js'
 import type { Manifest } from './files.js'
 
 /** One command for HAProxy's runtime socket. */
@@ -16,13 +17,14 @@ const MAX_PAYLOAD = 15_000
 /**
  * The commands that take HAProxy from one state of its TLS files to another, in the order: new certificates, changed
  * files, certificates that leave. No connection notices. Pure.
- * @param contentOf the new content of a file
+ * @param contentOf the new content of a file @param stapleOf the OCSP response of a certificate's file
  * @returns why only a reload can do it, as a string
  */
 export function planTlsUpdate(
   loaded: TlsState,
   desired: TlsState,
   contentOf: (path: string) => string,
+  stapleOf: (path: string) => Buffer | null = () => null,
 ): TlsCommand[] | string {
   const commands: TlsCommand[] = []
   const isList = (path: string) => path.endsWith('.list')
@@ -34,9 +36,9 @@ export function planTlsUpdate(
   for (const path of added) {
     // Only the certificates of lists come and go at runtime. All others are named by HAProxy's file.
     commands.push({ text: `new ssl cert ${path}`, expect: 'New empty certificate store' })
-    commands.push(...setCommands(path, contentOf(path)))
+    commands.push(...setCommands(path, contentOf(path), stapleOf(path)))
   }
-  for (const path of changed) commands.push(...setCommands(path, contentOf(path)))
+  for (const path of changed) commands.push(...setCommands(path, contentOf(path), stapleOf(path)))
   const gone = new Set<string>()
   for (const [list, certificates] of Object.entries(desired.lists)) {
     const before = loaded.lists[list]
@@ -76,11 +78,45 @@ export function kindOf(path: string): 'cert' | 'ca-file' | 'crl-file' {
   return /\.(client-)?crl\.pem$/.test(path) ? 'crl-file' : 'cert'
 }
 
-export function setCommands(path: string, content: string): TlsCommand[] {
+/** Sets a file's content. A certificate loses the OCSP response it had: the commands set that as well. */
+export function setCommands(path: string, content: string, staple: Buffer | null): TlsCommand[] {
   const kind = kindOf(path)
   return [
     // HAProxy ends a payload at the first empty line, and says "Transaction created" or "updated".
     { text: `set ssl ${kind} ${path} <<\n${content.trimEnd()}\n`, expect: 'ransaction' },
+    ...(staple === null ? [] : [stapleCommand(path, staple)]),
     { text: `commit ssl ${kind} ${path}`, expect: 'Success!' },
   ]
 }
+
+/** OCSP responses by the path of the certificate's file. */
+export type Staples = ReadonlyMap<string, Buffer>
+
+/**
+ * The commands that take HAProxy from some OCSP responses to others, for files it has loaded. Pure.
+ * @param loaded null if unknown
+ */
+export function planStaples(
+  loaded: Staples | null,
+  desired: Staples,
+  contentOf: (path: string) => string,
+): TlsCommand[] {
+  const commands: TlsCommand[] = []
+  for (const [path, staple] of desired) {
+    const before = loaded?.get(path)
+    if (before?.equals(staple)) continue
+    // A response can replace another, which keeps TLS sessions, but the first one needs the certificate set anew.
+    if (before === undefined)
+      commands.push(stapleCommand(path, staple), { text: `commit ssl cert ${path}`, expect: 'Success!' })
+    else commands.push({ text: `set ssl ocsp-response <<\n${staple.toString('base64')}\n`, expect: 'updated' })
+  }
+  for (const path of loaded?.keys() ?? []) {
+    if (!desired.has(path)) commands.push(...setCommands(path, contentOf(path), null))
+  }
+  return commands
+}
+
+const stapleCommand = (path: string, staple: Buffer): TlsCommand => ({
+  text: `set ssl cert ${path}${STAPLE_SUFFIX} <<\n${staple.toString('base64')}\n`,
+  expect: 'ransaction',
+})

@@ -6,13 +6,25 @@ import type { MissingMaterial } from '../protocol/messages.js'
 import { changedFiles, type Manifest, NO_TLS, provideTls, pruneStore, readManifest } from './files.js'
 import type { KeyManager } from './key-manager.js'
 import { expectedOf, isUnused, parseList, parseLoaded, SHOW } from './observed.js'
-import { changedBetween, kindOf, planTlsUpdate, setCommands, type TlsCommand, type TlsState } from './plan-update.js'
+import {
+  changedBetween,
+  kindOf,
+  planStaples,
+  planTlsUpdate,
+  type Staples,
+  setCommands,
+  type TlsCommand,
+  type TlsState,
+} from './plan-update.js'
+import { servedCertificates, writeStaples } from './staple-files.js'
 
 export type TlsOptions = {
   keyManager: KeyManager
   haproxy: Pick<Haproxy, 'command'>
   /** The directory that HAProxy reads; null without one. */
   current: () => string | null
+  /** The OCSP response for the certificate of a file, if there is one. */
+  stapleFor: (pem: string) => Buffer | null
   log: Log
 }
 
@@ -21,19 +33,24 @@ export class Tls {
   readonly #options: TlsOptions
   /** What HAProxy has loaded; null if it is unknown, because an earlier agent started it. */
   #loaded: TlsState | null = null
+  /** The OCSP responses that HAProxy has loaded; null if unknown. */
+  #stapled: Staples | null = null
+  #stapleFailure: string | null = null
 
   constructor(options: TlsOptions) {
     this.#options = options
   }
 
   /** Writes the TLS files of a new configuration. HAProxy does not read them yet. */
-  provide(haproxy: HaproxyPart | null, directory: string, former: string | null): Promise<Manifest> {
-    return provideTls(this.#options.keyManager, haproxy ?? {}, directory, former)
+  async provide(haproxy: HaproxyPart | null, directory: string, former: string | null): Promise<void> {
+    const manifest = await provideTls(this.#options.keyManager, haproxy ?? {}, directory, former)
+    writeStaples(directory, manifest, this.#options.stapleFor)
   }
 
   /** Call before HAProxy reads its files. */
   noteRead(): void {
     this.#loaded = this.#manifest()
+    this.#stapled = this.#writeStaples()
   }
 
   /** Whether the current configuration has any. */
@@ -55,7 +72,9 @@ export class Tls {
     const desired = this.#manifest()
     const loaded = this.#loaded ?? desired
     const directory = current()
-    const commands = planTlsUpdate(loaded, desired, path => readFileSync(`${directory}/${path}`, 'utf8'))
+    const contentOf = (path: string) => readFileSync(`${directory}/${path}`, 'utf8')
+    const staples = this.#writeStaples()
+    const commands = planTlsUpdate(loaded, desired, contentOf, path => staples.get(path) ?? null)
     if (typeof commands === 'string') return { reload: commands }
     if (commands.length === 0) {
       this.#loaded = desired
@@ -63,8 +82,32 @@ export class Tls {
     }
     const failure = (await this.#detached(changedBetween(loaded, desired))) ?? (await this.#run(commands))
     if (failure !== null) return { reload: failure }
+    this.#stapled = withStaplesOf(this.#stapled, staples, path => loaded.files[path] !== desired.files[path])
     this.#loaded = desired
     return 'runtime'
+  }
+
+  /** The files with certificates that clients get to see: their content. */
+  served(): string[] {
+    const directory = this.#options.current()
+    return directory === null ? [] : [...servedCertificates(directory, this.#manifest()).values()]
+  }
+
+  /**
+   * Makes HAProxy staple the OCSP responses that there are now, and no others. A failure is logged: everything else is
+   * served, and the next call tries again.
+   */
+  async staple(): Promise<void> {
+    const directory = this.#options.current()
+    if (directory === null) return
+    const desired = this.#writeStaples()
+    const commands = planStaples(this.#stapled, desired, path => readFileSync(`${directory}/${path}`, 'utf8'))
+    const failure = await this.#run(commands)
+    // After a failure nothing is known, so the next call sets all of them.
+    this.#stapled = failure === null ? desired : null
+    if (failure !== null && failure !== this.#stapleFailure)
+      this.#options.log.warn(`cannot staple OCSP responses: ${failure}`)
+    this.#stapleFailure = failure
   }
 
   /**
@@ -87,7 +130,8 @@ export class Tls {
       const loaded = parseLoaded(await this.#options.haproxy.command(SHOW[kind](path)))
       if (JSON.stringify(loaded) === JSON.stringify(expected)) continue
       found.push(`HAProxy had another certificate in place of ${path}`)
-      commands.push(...setCommands(path, content))
+      const staple = this.#stapled?.get(path) ?? null
+      commands.push(...setCommands(path, content, kind === 'cert' ? staple : null))
     }
     for (const [path, certificates] of Object.entries(lists)) {
       const loaded = parseList(await this.#options.haproxy.command(SHOW.list(path)))
@@ -135,8 +179,20 @@ export class Tls {
     return null
   }
 
+  #writeStaples(): Staples {
+    const directory = this.#options.current()
+    return directory === null ? new Map() : writeStaples(directory, this.#manifest(), this.#options.stapleFor)
+  }
+
   #manifest(): Manifest {
     const directory = this.#options.current()
     return directory === null || !existsSync(directory) ? NO_TLS : readManifest(directory)
   }
+}
+
+/** What is stapled once these files are set anew, with the responses they now have. */
+function withStaplesOf(loaded: Staples | null, desired: Staples, isSet: (path: string) => boolean): Staples | null {
+  if (loaded === null) return null
+  const kept = [...loaded].filter(([path]) => !isSet(path))
+  return new Map([...kept, ...[...desired].filter(([path]) => isSet(path))])
 }
