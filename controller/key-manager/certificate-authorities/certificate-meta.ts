@@ -1,5 +1,7 @@
+import { isIP } from 'node:net'
 import { z } from 'zod'
 import { type CertificateRequest, readCertificateRequest } from '../../../x509/certificate-request.js'
+import { isDnsName } from '../../../x509/encoding/general-names.js'
 import { decodeBase64 } from '../../../x509/encoding/pem.js'
 import { InvalidX509 } from '../../../x509/invalid-x509.js'
 import { badRequest, forbidden } from '../../http/errors.js'
@@ -15,6 +17,12 @@ import { requireNamedAuthority } from './find-authority.js'
 import { requireStoredKey } from './stored-key.js'
 
 const text = textUpTo(255).nullish()
+/** Of hosts and addresses. */
+const names = z
+  .array(z.string().refine(name => isIP(name) !== 0 || isDnsName(name), 'must be host names and addresses'))
+  .max(100, 'must be at most 100 names')
+  .nullish()
+
 const refused = (reason: string) => z.undefined(reason).optional()
 
 const time = z.iso.datetime({ offset: true, error: 'must be a time such as 2030-01-01T00:00:00Z' }).nullish()
@@ -33,6 +41,7 @@ const certificateMeta = z.looseObject({
   request_data: z.string().nullish(),
   container_ref: z.string().nullish(),
   subject_dn: z.string().nullish(),
+  subject_alternative_names: names,
   algorithm: text,
   bit_length: z.int('must be a whole number').nullish(),
   curve: text,
@@ -52,6 +61,9 @@ const certificateMeta = z.looseObject({
 
 type CertificateMeta = z.output<typeof certificateMeta>
 
+/** What a certificate is for. `alternativeNames` come besides a host in the common name. */
+export type RequestedNames = { subjectDn: string; alternativeNames: readonly string[] }
+
 /** The content of a certificate order. */
 export type CertificateSpec = {
   name: string | null
@@ -62,8 +74,8 @@ export type CertificateSpec = {
   renew: boolean
   newKey: boolean
 } & (
-  | { form: 'new key'; subjectDn: string; algorithm: PairAlgorithm; bits: number }
-  | { form: 'stored key'; subjectDn: string; containerId: string }
+  | ({ form: 'new key'; algorithm: PairAlgorithm; bits: number } & RequestedNames)
+  | ({ form: 'stored key'; containerId: string } & RequestedNames)
   /** `requestData` is a certificate request for `decodeRequest`; if it is missing, the CA refuses the order. */
   | { form: 'request'; requestData: string | null }
 )
@@ -92,16 +104,21 @@ function specFromMeta(meta: CertificateMeta): CertificateSpec {
     const containerId = idInReference(required(meta, 'container_ref'))
     if (containerId === null) throw badRequest('The container_ref is not a reference to a container.')
     refuseNewKey(meta)
-    return { ...common, form: 'stored key', containerId, subjectDn: required(meta, 'subject_dn') }
+    return { ...common, form: 'stored key', containerId, ...namesIn(meta) }
   }
   // OpenStack's client sends a subject without an algorithm.
   const isForNewKey = Boolean(meta.algorithm || meta.subject_dn) && !meta.request_data && !meta.container_ref
   if (type === 'custom' && isForNewKey) {
     const algorithm = meta.algorithm || 'rsa'
-    const spec = { subjectDn: required(meta, 'subject_dn'), ...newKeySpec(meta, algorithm) }
+    const spec = { ...namesIn(meta), ...newKeySpec(meta, algorithm) }
     return { ...common, newKey: meta.renew_key ?? true, form: 'new key', ...spec }
   }
   const requestData = type === 'simple-cmc' ? required(meta, 'request_data') : meta.request_data || null
+  if (meta.subject_alternative_names?.length) {
+    throw badRequest(
+      'The names of this certificate are in its request, so subject_alternative_names must not be given.',
+    )
+  }
   refuseNewKey(meta)
   // The private key is elsewhere, so no listener serves the container: whoever asks for it gets the renewals.
   return { ...common, renew: meta.renew ?? false, form: 'request', requestData }
@@ -117,6 +134,11 @@ export function refuseNewKey({ renew_key }: Pick<CertificateMeta, 'renew_key'>):
 const timeIn = (value: string | null | undefined): Date | null => (value ? new Date(value) : null)
 
 const caIdFrom = (given: string): string => idInReference(given) ?? given
+
+const namesIn = (meta: CertificateMeta): RequestedNames => ({
+  subjectDn: required(meta, 'subject_dn'),
+  alternativeNames: meta.subject_alternative_names ?? [],
+})
 
 function required(meta: CertificateMeta, member: 'container_ref' | 'subject_dn' | 'request_data'): string {
   const value = meta[member]

@@ -14,7 +14,7 @@ import { generateKeyPair } from '../../crypto/key-pair.js'
 import type { MadeSecret, Order, OrderOutcome } from '../../orders/outcome.js'
 import { findBackend } from '../backends.js'
 import type { CaBackend, CaService, IssuedCertificate, RequestedValidity } from '../ca-backend.js'
-import { type CertificateSpec, decodeRequest } from '../certificate-meta.js'
+import { type CertificateSpec, decodeRequest, type RequestedNames } from '../certificate-meta.js'
 import { defaultAuthority, requireNamedAuthority } from '../find-authority.js'
 import { openStoredKey, type StoredKey } from '../stored-key.js'
 import { forgetPending, pendingKey } from './pending-key.js'
@@ -125,7 +125,7 @@ async function findKey(
   if (spec.form === 'request') return { request: decodeRequest(spec.requestData), made: null, stored: null }
   if (keep === null && spec.form === 'new key') return newKey(service, applicant, spec, takesSteps)
   const stored = await (keep ?? (() => openStoredKey(service, applicant, containerOf(spec))))()
-  return stored === null ? null : { request: createRequest(spec.subjectDn, stored.key), made: null, stored }
+  return stored === null ? null : { request: createRequest(spec, stored.key), made: null, stored }
 }
 
 const containerOf = (spec: CertificateSpec): string => (spec.form === 'stored key' ? spec.containerId : '')
@@ -142,23 +142,22 @@ async function newKey(
     algorithm: spec.algorithm,
     bitLength: spec.bits,
   })
-  return { request: createRequest(spec.subjectDn, key), made, stored: null }
+  return { request: createRequest(spec, key), made, stored: null }
 }
 
 /** A new request. Clients check only subject alternative names, so a host in the common name is added to them. */
-function createRequest(subjectDn: string, key: KeyObject): CertificateRequest {
+function createRequest({ subjectDn, alternativeNames }: RequestedNames, key: KeyObject): CertificateRequest {
   const subject = parseDistinguishedName(subjectDn)
   const commonName = subject.flat().find(({ type }) => type === COMMON_NAME)?.value
-  return readCertificateRequest(
-    writeCertificateRequest(subject, key, commonName === undefined ? [] : hostName(commonName)),
-  )
+  const names = new Set([...(commonName === undefined ? [] : [commonName]), ...alternativeNames])
+  return readCertificateRequest(writeCertificateRequest(subject, key, [...names].flatMap(hostName)))
 }
 
 const COMMON_NAME = '2.5.4.3'
 
-function hostName(commonName: string): GeneralName[] {
-  if (isIP(commonName) !== 0) return [{ kind: 'ip', value: commonName }]
-  return isDnsName(commonName) ? [{ kind: 'dns', value: commonName }] : []
+function hostName(name: string): GeneralName[] {
+  if (isIP(name) !== 0) return [{ kind: 'ip', value: name }]
+  return isDnsName(name) ? [{ kind: 'dns', value: name }] : []
 }
 
 function newSecret(

@@ -86,6 +86,17 @@ t.test('an order chooses the curve, certifies an IP address and may have no name
   t.equal(plain.subjectAltName, undefined, 'a common name that is not a host adds no alternative name')
 })
 
+t.test('an order has more names besides the common name', async t => {
+  const names = ['www.example.com', 'example.com', '*.w.example.com', '192.0.2.9', '2001:db8::9']
+  const meta = { algorithm: 'ec', subject_dn: 'CN=www.example.com', subject_alternative_names: names }
+  const { parts } = await resultOf(await ended(await order('certificate', meta)))
+  const { subjectAltName } = new X509Certificate(parts.certificate?.payload ?? '')
+  t.equal(
+    subjectAltName,
+    'DNS:www.example.com, DNS:example.com, DNS:*.w.example.com, IP Address:192.0.2.9, IP Address:2001:DB8:0:0:0:0:0:9',
+  )
+})
+
 t.test('an order with a CSR yields only the certificate', async t => {
   for (const meta of [
     { request_data: csr('P-256') },
@@ -407,6 +418,7 @@ t.test('POST refuses invalid certificate orders', async t => {
     ['simple-cmc with a tampered request', { request_type: 'simple-cmc', request_data: tampered }],
     ['a name that is too long', { ...form, name: 'n'.repeat(256) }],
     ['a request that is not a string', { request_data: 1 }],
+    ['alternative names beside a request', { request_data: csr('P-256'), subject_alternative_names: ['a.example'] }],
   ]
   for (const [name, meta, status = 400] of cases) {
     const reply = await ask('POST', '/v1/orders', { type: 'certificate', meta })
