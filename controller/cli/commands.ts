@@ -156,13 +156,18 @@ export const commands: readonly Entry[] = [
   },
   {
     name: 'certificates',
-    summary: 'list the certificates that load balancers use; give ACME clients certificates of the internal CA',
+    summary: 'list and order the certificates of load balancers; give ACME clients certificates of the internal CA',
     commands: [
       {
         name: 'list',
         summary: 'list names, issuer, end, next renewal and last proof of the certificates in use',
         isDefault: true,
         load: () => import('./commands/certificates/list.js'),
+      },
+      {
+        name: 'order',
+        summary: 'order a certificate that renews itself, and print its reference for a listener',
+        load: () => import('./commands/certificates/order.js'),
       },
       {
         name: 'acme-account',

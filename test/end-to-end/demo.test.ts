@@ -59,6 +59,30 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
     await loadBalancer()
   })
 
+  await t.test('demo --tls adds HTTPS, also the second time; `certificates order` prints a reference', async t => {
+    const { vip_address: vip } = await loadBalancer()
+    for (const isFirst of [true, false]) {
+      const { status, stdout, stderr } = await krater.command('demo', '--tls')
+      t.equal(status, 0, stderr)
+      t.equal(/certificate ordered and issued/.test(stdout), isFirst)
+      t.match(
+        stdout,
+        new RegExp(`requests to https://${vip}/\\n +web-1 +answered 10 times\\n +web-2 +answered 10 times`),
+      )
+      const words = /curl (--cacert \S+ --connect-to \S+ https:\S+)/.exec(stdout)?.[1]?.split(' ') ?? []
+      t.match((await run('curl', ['-s', '-m', '5', ...words])).stdout, /^web-[12]$/m)
+    }
+    t.match((await krater.command('certificates')).stdout, /krater-demo\.test .*CN=Krater Root CA/)
+    const ordered = await krater.command('certificates', 'order', 'a.example.org', 'b.example.org', '192.0.2.7')
+    t.match(ordered.stdout, /^http:\S+\/v1\/containers\/[0-9a-f-]{36}\n$/)
+    t.match((await krater.command('certificates', 'order', 'localhost')).stderr, /The name localhost is reserved/)
+    t.match((await krater.command('certificates', 'order')).stderr, /Give the names of the certificate/)
+    t.match(
+      (await krater.command('certificates', 'order', 'c.example', '--ca', 'none')).stderr,
+      /no certificate authority "none"/,
+    )
+  })
+
   await t.test('the openstack command works with openrc and with clouds.yaml', async t => {
     const { stdout } = await run(
       'bash',

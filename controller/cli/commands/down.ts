@@ -38,6 +38,7 @@ const OURS = [
   'krater.yaml',
   'openrc',
   'admin-openrc',
+  'demo-ca.pem',
   'clouds.yaml',
   'api-ca.pem',
   'api-ca-bundle.pem',

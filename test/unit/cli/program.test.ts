@@ -17,7 +17,7 @@ async function outputOf(t: Test, ...words: string[]): Promise<string> {
 
 t.test('a state directory named like a command does not change the help', async t => {
   const help = await outputOf(t, '--help')
-  t.match(help, /demo +create a load balancer/)
+  t.match(help, /demo \[options\] +create a load balancer/)
   t.match(help, /down \[options\]/)
   t.equal(await outputOf(t, '--state-dir', 'demo', '--help'), help)
   const groupHelp = await outputOf(t, 'amphora', '--help')

@@ -1,4 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
+import { Option } from 'commander'
 import { z } from 'zod'
 import { computeDrivers } from '../../../compute/drivers.js'
 import { networkDrivers } from '../../../network/drivers.js'
@@ -12,12 +13,16 @@ import { bold, dim, green, print, red } from '../../terminal.js'
 import { computeDriverOf, networkDriverOf } from '../../wiring/drivers.js'
 import { type Instance, openInstance } from '../../wiring/instance.js'
 import { startInBackground } from '../up/detach.js'
+import { type DemoSite, ensureHttpsSite } from './https.js'
 import { instructions } from './instructions.js'
 import { type DemoLoadBalancer, ensureDemoLoadBalancer, showLoadBalancer } from './load-balancer.js'
-import { allAnswer, countAnswers, firstSuccess } from './traffic.js'
+import { allAnswer, countAnswers, type Expected, firstSuccess } from './traffic.js'
 import { ensureWebServer, WEB_PORT, WEB_SERVERS, type WebServer } from './web-servers.js'
 
-export const command: Command = { run: demo }
+export const command: Command = {
+  options: [new Option('--tls', 'serve HTTPS too, with a certificate of the internal CA')],
+  run: (directory, { tls }) => demo(directory, tls === true),
+}
 
 const REQUESTS = 20
 /** If everything was killed, Krater must first find the amphorae missing and then rebuild them. */
@@ -27,7 +32,7 @@ const TIMEOUT_MS = 90_000
  * Creates a load balancer with two web servers, using only the public API, sends requests to its VIP, and leaves it
  * running. A later run creates only what is missing.
  */
-export async function demo(directory: string): Promise<void> {
+export async function demo(directory: string, withTls: boolean): Promise<void> {
   requireRoot()
   requireOwnUsers(directory)
   requireTraffic(openInstance(directory))
@@ -41,12 +46,14 @@ export async function demo(directory: string): Promise<void> {
   const subnets = await findSubnets(api)
   const servers = await startWebServers(directory, api)
   const balancer = await createLoadBalancer(api, subnets, servers)
-  const failed = await sendRequests(balancer)
+  const site = withTls ? await createSite(directory, api, balancer) : null
+  let failed = await sendRequests(balancer.url)
+  if (site !== null) failed += await sendRequests(site.url, site.expected)
   print()
-  for (const line of instructions(directory, balancer, api)) print(line)
+  for (const line of instructions(directory, balancer, site, api)) print(line)
   if (failed === 0) return
   throw new OperatorError(
-    `${failed} of ${REQUESTS} requests got no answer from a web server. \`krater explain ${balancer.id}\` says why.`,
+    `${failed} of ${site === null ? REQUESTS : 2 * REQUESTS} requests got no answer from a web server. \`krater explain ${balancer.id}\` says why.`,
   )
 }
 
@@ -143,6 +150,23 @@ async function createLoadBalancer(
   return balancer
 }
 
+/** Prints when the certificate was there, and when it was first served. */
+async function createSite(directory: string, api: ApiClient, balancer: DemoLoadBalancer): Promise<DemoSite> {
+  print(bold('\nHTTPS, with a certificate of the internal CA'))
+  const report = (text: string, milliseconds: number) =>
+    print(`  ${text.padEnd(46)}  ${dim(`after ${Math.round(milliseconds)} ms`)}`)
+  const site = await ensureHttpsSite(directory, api, balancer, report)
+  const begun = performance.now()
+  const reply = await firstSuccess(site.url, TIMEOUT_MS, site.expected)
+  if (reply === null) {
+    throw new OperatorError(
+      `${site.url} did not answer 200 with a certificate for ${site.expected.name} within ${TIMEOUT_MS / 1000} s. \`krater explain ${balancer.id}\` says why.`,
+    )
+  }
+  report(`first 200 over TLS, from ${reply.body}`, reply.at - begun)
+  return site
+}
+
 async function untilActive(api: ApiClient, id: string): Promise<void> {
   const until = performance.now() + TIMEOUT_MS
   for (;;) {
@@ -159,9 +183,9 @@ async function untilActive(api: ApiClient, id: string): Promise<void> {
 }
 
 /** @returns how many requests no server answered */
-async function sendRequests(balancer: DemoLoadBalancer): Promise<number> {
-  print(bold(`\n${REQUESTS} requests to ${balancer.url}`))
-  const { answers, failures } = await countAnswers(balancer.url, REQUESTS)
+async function sendRequests(url: string, expected?: Expected): Promise<number> {
+  print(bold(`\n${REQUESTS} requests to ${url}`))
+  const { answers, failures } = await countAnswers(url, REQUESTS, expected)
   for (const [name, times] of [...answers].sort()) {
     print(`  ${WEB_SERVERS.some(server => server === name) ? green(name) : name}  answered ${times} times`)
   }

@@ -4,6 +4,7 @@ import { WEB_PORT, type WebServer } from './web-servers.js'
 
 const NAME = 'krater-demo'
 const PORT = 80
+const HTTPS_PORT = 443
 
 const object = z.object({ id: z.string() })
 const loadBalancerSchema = z.object({
@@ -18,7 +19,7 @@ const lists = z.record(z.string(), z.array(z.unknown()))
 const answers = z.record(z.string(), z.unknown())
 
 /** The demo's load balancer. `created` lists the kinds of objects that this run created. */
-export type DemoLoadBalancer = { id: string; vipAddress: string; created: string[]; url: string }
+export type DemoLoadBalancer = { id: string; poolId: string; vipAddress: string; created: string[]; url: string }
 
 const BASE = '/v2.0/lbaas'
 
@@ -67,7 +68,27 @@ export async function ensureDemoLoadBalancer(
     { pool_id: pool.id, name: NAME, type: 'HTTP', delay: 2, timeout: 1, max_retries: 2, url_path: '/' },
   )
   const { id, vip_address: vipAddress } = loadBalancer
-  return { id, vipAddress, created, url: `http://${vipAddress}/` }
+  return { id, poolId: pool.id, vipAddress, created, url: `http://${vipAddress}/` }
+}
+
+/** Adds a listener that terminates TLS in front of the same pool. @param ref reference of its certificate */
+export async function ensureHttpsListener(
+  api: ApiClient,
+  { id, poolId, vipAddress }: DemoLoadBalancer,
+  ref: string,
+  report: (line: string, milliseconds: number) => void,
+): Promise<string> {
+  const { ensure } = createEnsurer(api, report)
+  const place = { loadbalancer_id: id, protocol_port: HTTPS_PORT }
+  await ensure(
+    { collection: 'listeners', singular: 'listener' },
+    { loadbalancer_id: id, protocol_port: String(HTTPS_PORT) },
+    {
+      ...{ ...place, name: `${NAME}-https`, protocol: 'TERMINATED_HTTPS' },
+      ...{ default_pool_id: poolId, default_tls_container_ref: ref },
+    },
+  )
+  return `https://${vipAddress}/`
 }
 
 type Kind = { collection: string; singular: string; path?: string }

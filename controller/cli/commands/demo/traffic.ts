@@ -1,13 +1,16 @@
-import { Agent, get } from 'node:http'
+import { Agent, type ClientRequest, get, type IncomingMessage } from 'node:http'
+import { get as getOverTls, Agent as TlsAgent } from 'node:https'
 import { setTimeout as delay } from 'node:timers/promises'
+
+/** What a server's certificate must have: a name, and a CA (PEM). */
+export type Expected = { name: string; ca: string }
 
 export type Reply = { status: number; body: string; at: number }
 
 /** Sends one request over a new connection. @returns null without a complete answer within a second */
-export function ask(url: string): Promise<Reply | null> {
+export function ask(url: string, expected?: Expected): Promise<Reply | null> {
   return new Promise(resolve => {
-    // Without keep-alive, so that the load balancer chooses a member each time.
-    const request = get(url, { agent: new Agent({ keepAlive: false }), timeout: 1_000 }, response => {
+    const request = open(url, expected, response => {
       let body = ''
       response.setEncoding('utf8')
       response.on('data', chunk => {
@@ -21,11 +24,24 @@ export function ask(url: string): Promise<Reply | null> {
   })
 }
 
+/** Without keep-alive, so that the load balancer chooses a member each time. */
+function open(
+  url: string,
+  expected: Expected | undefined,
+  onResponse: (response: IncomingMessage) => void,
+): ClientRequest {
+  const timeout = 1_000
+  if (expected === undefined) return get(url, { agent: new Agent({ keepAlive: false }), timeout }, onResponse)
+  const { name, ca } = expected
+  const agent = new TlsAgent({ keepAlive: false, maxCachedSessions: 0 })
+  return getOverTls(url, { agent, timeout, ca, servername: name, headers: { Host: name } }, onResponse)
+}
+
 /** Repeats a request until it succeeds. @returns null without a 200 in time */
-export async function firstSuccess(url: string, milliseconds: number): Promise<Reply | null> {
+export async function firstSuccess(url: string, milliseconds: number, expected?: Expected): Promise<Reply | null> {
   const until = performance.now() + milliseconds
   while (performance.now() < until) {
-    const reply = await ask(url)
+    const reply = await ask(url, expected)
     if (reply?.status === 200) return reply
     await delay(20)
   }
@@ -51,12 +67,13 @@ export async function allAnswer(url: string, names: readonly string[], milliseco
 export async function countAnswers(
   url: string,
   count: number,
+  expected?: Expected,
 ): Promise<{ answers: Map<string, number>; failures: Map<string, number> }> {
   const answers = new Map<string, number>()
   const failures = new Map<string, number>()
   const add = (counts: Map<string, number>, key: string) => counts.set(key, (counts.get(key) ?? 0) + 1)
   for (let sent = 0; sent < count; sent++) {
-    const reply = await ask(url)
+    const reply = await ask(url, expected)
     if (reply?.status === 200) add(answers, reply.body)
     else add(failures, reply === null ? 'no answer' : `status ${reply.status}`)
   }
