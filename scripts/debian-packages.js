@@ -37,6 +37,8 @@ export const TEST_PACKAGES = [
   'rabbitmq-server',
   'socat',
   'softhsm2',
+  'sslscan',
+  'testssl.sh',
   'wrk',
 ]
 /** Other projects' suites, which test/suites/ runs. */
