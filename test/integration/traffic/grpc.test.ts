@@ -1,5 +1,4 @@
 import { once } from 'node:events'
-import { Readable } from 'node:stream'
 import {
   Client,
   credentials,
@@ -45,12 +44,13 @@ server.addService(
       trailer.set('proto', String(metadata.get('x-forwarded-proto')[0]))
       answer(null, { number: request.number * 2 }, trailer)
     },
-    /** Numbers up to the request, as fast as they are read. For 0, one that is not the last. */
+    /** Numbers up to the request; for 0, one that is not the last. */
     count: (call: ServerWritableStream<Message, Message>) => {
       call.once('cancelled', () => cancelled())
       const { number: last } = call.request
-      if (last === 0) call.write({ number: 0 })
-      else Readable.from(Array.from({ length: last }, (_, index) => ({ number: index + 1 }))).pipe(call)
+      if (last === 0) return void call.write({ number: 0 })
+      for (let number = 1; number <= last; number++) call.write({ number })
+      call.end()
     },
   },
 )
