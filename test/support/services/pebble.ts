@@ -13,9 +13,11 @@ export type Pebble = {
   directoryUrl: string
   /** PEM file of the CA of the directory's own certificate. */
   caFile: string
-  /** Where it looks for http-01 and tls-alpn-01, for every name on loopback. */
+  /** Where it looks for http-01 and tls-alpn-01, for every name on loopback unless `resolveTo` said otherwise. */
   httpPort: number
   tlsPort: number
+  /** Makes every name lead to an IPv4 address. */
+  resolveTo: (address: string) => Promise<void>
   /** A hook for dns-01: a program and its arguments. */
   dnsHook: string[]
   /** The key id and HMAC key of an external account, if pebble demands one. */
@@ -36,14 +38,18 @@ fetch(process.argv[2] + path, { method: 'POST', body }).then(
 
 const EXTERNAL = { keyId: 'kid-1', hmacKey: 'zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG44nMEtx3MUAsUDkMTQ12W' }
 
-/** Debian's pebble with its own DNS server, until the end of the test. @param demands what every client has to do */
+/**
+ * Debian's pebble with its own DNS server, until the end of the test.
+ * @param demands what every client has to do, and whether it looks for challenges at the usual ports
+ */
 export async function startPebble(
   t: Test,
-  demands: { externalAccount?: boolean; nonceRejection?: number } = {},
+  demands: { externalAccount?: boolean; nonceRejection?: number; usualPorts?: boolean } = {},
 ): Promise<Pebble> {
   const directory = mkdtempSync(join(tmpdir(), 'krater-pebble-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
-  const [api = 0, management = 0, httpPort = 0, tlsPort = 0, dns = 0, dnsManagement = 0] = await ownPorts(6)
+  const [api = 0, management = 0, http = 0, tls = 0, dns = 0, dnsManagement = 0] = await ownPorts(6)
+  const [httpPort, tlsPort] = demands.usualPorts === true ? [80, 443] : [http, tls]
   const ca = makePair({ subject: '/CN=Pebble’s own CA' })
   const names = [
     '-addext',
@@ -81,6 +87,14 @@ export async function startPebble(
   return {
     ...{ directoryUrl: `https://127.0.0.1:${api}/dir`, caFile, httpPort, tlsPort, external: EXTERNAL },
     dnsHook: [process.execPath, file('hook.cjs', HOOK), `http://127.0.0.1:${dnsManagement}`],
+    resolveTo: async address => {
+      const answer = await fetch(`http://127.0.0.1:${dnsManagement}/set-default-ipv4`, {
+        method: 'POST',
+        body: JSON.stringify({ ip: address }),
+        signal: AbortSignal.timeout(5_000),
+      })
+      if (!answer.ok) throw new Error(`The DNS server of pebble answers ${answer.status}`)
+    },
     root: () => read(management, '/roots/0'),
   }
 }
