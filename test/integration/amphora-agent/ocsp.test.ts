@@ -16,7 +16,7 @@ import { desire } from '../../support/worlds/amphora-desired.js'
 
 const LIST = '22222222-0000-4000-8000-000000000001'
 const RESPONDER = '198.51.100.53'
-const SERIALS = { first: '1001', second: '1002', revoked: '1003', local: '1004' } as const
+const SERIALS = { first: '1001', second: '1002', revoked: '1003', local: '1004', named: '1005' } as const
 
 const directory = mkdtempSync(join(tmpdir(), 'krater-ocsp-'))
 const amphora = await createAmphora()
@@ -84,7 +84,7 @@ async function respond(by: Authority): Promise<ChildProcess> {
   const key = keyOf('RSA 2048')
   const certificate = certificateWith(by, key, { name: 'CN=Responder', extensions: [OCSP_SIGNING] })
   const line = (status: string, serial: string) => `${status}\t${serial}\tunknown\t/CN=${serial}\n`
-  const index = [SERIALS.first, SERIALS.second, SERIALS.local].map(serial => line('V\t351231235959Z\t', serial))
+  const index = [SERIALS.first, SERIALS.second, SERIALS.named].map(serial => line('V\t351231235959Z\t', serial))
   const files = [
     ['-index', fileOf('index', [...index, line('R\t351231235959Z\t200101000000Z', SERIALS.revoked)].join(''))],
     ['-CA', fileOf('ca.pem', issuer.pem)],
@@ -164,10 +164,40 @@ t.test('a forged response is not stapled, and the right one is after a change at
   t.match(log(), /status says that certificate 1003 is revoked/)
 })
 
+/** A DNS server: `local.test` has a loopback address, every other name the responder's. */
+const NAME_SERVER = `
+const socket = require('node:dgram').createSocket('udp4')
+socket.on('message', (query, { port, address }) => {
+  const end = query.indexOf(0, 12) + 5
+  const question = query.subarray(12, end)
+  const found = question.includes('local') ? '7f000001' : 'c6336435'
+  const isIpv4 = query.readUInt16BE(end - 4) === 1
+  const header = Buffer.from(isIpv4 ? '81800001000100000000' : '81800001000000000000', 'hex')
+  const answer = Buffer.from(isIpv4 ? 'c00c00010001000000050004' + found : '', 'hex')
+  socket.send(Buffer.concat([query.subarray(0, 2), header, question, answer]), port, address)
+})
+socket.bind(53, '${RESPONDER}')
+`
+
+t.test('names of responders are looked up on the tenant’s network', async t => {
+  const file = fileOf('resolv.conf', `nameserver 127.0.0.1\nnameserver ${RESPONDER}\n`)
+  amphora.inside('chmod', '755', directory)
+  amphora.inside('chmod', '644', file)
+  amphora.inside('mount', '--bind', file, '/etc/resolv.conf')
+  const server = spawn('nsenter', ['-t', String(tenant.pid), '-n', process.execPath, '-e', NAME_SERVER])
+  responders.push(server)
+  await agent.apply(site(material(SERIALS.named, 'http://ocsp.test/'), ['http-response set-header x-new yes']))
+  await untilStapled('1005 good')
+  const local = material(SERIALS.local, 'http://local.test/')
+  await agent.apply(site(local, ['http-response set-header x-new yes']))
+  await untilLogged(/from http:\/\/local\.test\/: its address 127\.0\.0\.1 is never contacted/)
+  t.equal(stapled(), null)
+})
+
 t.test('a responder that hangs or is on this machine gives nothing and delays nothing', async t => {
   const local = material(SERIALS.local, 'http://127.0.0.1:5514/')
   await agent.apply(site(local, ['http-response set-header x-new yes']))
-  await untilLogged(/its address 127\.0\.0\.1 is never contacted/)
+  await untilLogged(/from http:\/\/127\.0\.0\.1:5514\/: its address 127\.0\.0\.1 is never contacted/)
   amphora.inside('ip', 'link', 'set', 'p0', 'down')
   const { milliseconds } = await agent.apply(site(first, ['http-response set-header x-new yes']))
   t.ok(milliseconds < 3000, `${milliseconds} ms`)

@@ -104,6 +104,8 @@ t.test('a machine', async t => {
     ])
     t.equal(await inside('ls -A /root /tmp /mnt | grep -v :'), '\n\n')
     t.equal(await inside(`ls -d /home /work ${directory} /var/lib/krater /etc/shadow /etc/ssl/private 2>/dev/null`), '')
+    const nameServers = readFileSync('/etc/resolv.conf', 'utf8').match(/^nameserver.*\n/gm) ?? []
+    t.equal(await inside('cat /etc/resolv.conf'), nameServers.join(''), 'of the host’s file, only its name servers')
     const files = await inside('find /run /var -type f')
     t.equal(files.replaceAll(/^\/run\/(krater\/.*|sshd.pid)\n/gm, ''), '', 'no file of the host’s /run and /var')
     t.notMatch(await inside('cat /proc/mounts'), directory)
