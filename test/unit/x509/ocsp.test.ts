@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { extendedKeyUsage } from '../../../x509/extensions.js'
 import { type OcspQuestion, readOcspQuestion } from '../../../x509/ocsp/certificate-id.js'
 import { readOcspResponse } from '../../../x509/ocsp/response.js'
 import {
@@ -83,7 +84,15 @@ t.test('a response that nobody may sign is refused', async t => {
       'the issuer’s name, another key',
       ocspResponse(question, { signer: { key: keyOf('RSA 2048'), certificate: caDer } }),
     ],
-    ['a certificate for servers', ocspResponse(question, { signer: responder({}), isDelegated: true })],
+    ['a certificate without a purpose', ocspResponse(question, { signer: responder({}), isDelegated: true })],
+    [
+      'a certificate for servers',
+      ocspResponse(question, {
+        signer: responder({ extensions: [extendedKeyUsage('serverAuth')] }),
+        isDelegated: true,
+      }),
+    ],
+    ['another identification', ocspResponse(question, { signer: { key: ca.key, certificate: leaf } })],
     [
       'a responder of another CA',
       ocspResponse(question, { signer: responder({ extensions: [OCSP_SIGNING] }, stranger), isDelegated: true }),
