@@ -144,6 +144,7 @@ t.test('certificate containers', async t => {
   const cases: [string, string, RegExp][] = [
     ['another key', await storeContainer({ certificate, private_key: key }), /private key does not belong/],
     ['another type', await storeContainer({ certificate, private_key }, { type: 'generic' }), /type certificate/],
+    ['SHA-1', await storeBytes(makeBundle(makePair({ issuer: root, args: ['-sha1'] }))), /over MD5, SHA-1/],
   ]
   for (const [name, ref, reason] of cases) {
     t.match(faultOf(await https({ default_tls_container_ref: ref })), reason, name)
