@@ -27,6 +27,7 @@ import { haproxyGroup } from './ping/ping.js'
 import { answerPings } from './ping/responder.js'
 import { Turns } from './process/turns.js'
 import type { Boot } from './protocol/boot.js'
+import type { Credential } from './protocol/credential.js'
 import type { Desired } from './protocol/desired.js'
 import type { ApplyResult } from './protocol/messages.js'
 import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
@@ -246,6 +247,8 @@ class Agent {
       handovers: this.#handovers,
       leaving: () => this.#drain.leaving(),
       missing: () => this.#tls.missing(),
+      lend: this.#lend,
+      credential: () => this.#keyManager.credential(),
       needsApply: this.#needsApply,
       inTurn: this.#turns.run,
       apply: this.#apply,
@@ -264,6 +267,11 @@ class Agent {
     const result = await this.#turns.run(() => apply(this.#parts, desired))
     void this.#turns.run(this.#observe)
     return result
+  }
+
+  readonly #lend = (credential: Credential): void => {
+    this.#keyManager.lend(credential)
+    this.#reconciler?.readMissingNow()
   }
 
   readonly #restoreFiles = (): void => {

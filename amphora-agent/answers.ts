@@ -10,6 +10,7 @@ import { recentLines } from './log/recent-lines.js'
 import { announceVips } from './network/configure.js'
 import { holdsVip, observeNetwork } from './network/observed.js'
 import manifest from './package.json' with { type: 'json' }
+import type { Credential, HeldCredential } from './protocol/credential.js'
 import type { Desired } from './protocol/desired.js'
 import type { ApplyResult, HelloResult, MissingMaterial, StatusResult } from './protocol/messages.js'
 import type { Handler } from './server/server.js'
@@ -26,6 +27,9 @@ export type HandlerOptions = {
   leaving: () => readonly Leaving[]
   /** What HAProxy lacks of the confirmed state. */
   missing: () => MissingMaterial[]
+  /** Takes a credential for the key manager. */
+  lend: (credential: Credential) => void
+  credential: () => HeldCredential | null
   /** Whether the machine differs from the confirmed state in a way that only an apply repairs. */
   needsApply: () => boolean
   /** Runs changes of the machine one at a time. */
@@ -49,6 +53,9 @@ export function createHandler(parts: HandlerOptions): Handler {
         return { lines: recentLines(LOGS, request.lines) }
       case 'apply':
         return parts.apply(request.desired)
+      case 'lend':
+        parts.lend(request.credential)
+        return {}
       case 'announce':
         await announceVips(store.confirmed()?.interfaces ?? [], log)
         return {}
@@ -80,6 +87,7 @@ async function hello(parts: HandlerOptions): Promise<HelloResult> {
     leavingSeconds: leavingSeconds(leaving(), monotonicMs()),
     answersMetrics: true,
     missing: parts.missing(),
+    credential: parts.credential(),
   }
 }
 

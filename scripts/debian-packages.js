@@ -26,6 +26,7 @@ export const TEST_PACKAGES = [
   'openssl',
   'pebble',
   'prometheus',
+  'python3-barbican',
   'python3-keystone',
   'python3-openstackclient',
   'python3-octaviaclient',

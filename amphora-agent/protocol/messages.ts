@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { credentialSchema, type HeldCredential } from './credential.js'
 import { desiredSchema } from './desired.js'
 import { type AmphoraDrain, handoverSchema, type TablesTaken } from './handover.js'
 
@@ -14,6 +15,8 @@ export const AGENT_SOCKET = '/run/krater/agent.sock'
 export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ id: z.int(), verb: z.literal('hello') }),
   z.strictObject({ id: z.int(), verb: z.literal('apply'), desired: desiredSchema }),
+  /** What it reads TLS material with from now on, instead of a key of its own. Older agents answer `malformed`. */
+  z.strictObject({ id: z.int(), verb: z.literal('lend'), credential: credentialSchema }),
   /** Announces the VIPs it holds to neighbours. An agent that does not know this verb answers `malformed`. */
   z.strictObject({ id: z.int(), verb: z.literal('announce') }),
   /** Sets up this amphora's part in moving the VIPs to or from another amphora. */
@@ -68,6 +71,8 @@ export type HelloResult = {
   answersMetrics?: boolean | undefined
   /** What it misses of the applied state; older agents, which cannot read TLS material, omit it. */
   missing?: MissingMaterial[] | undefined
+  /** The credential it was lent, while it lasts. Older agents, which take none, omit it. */
+  credential?: HeldCredential | null | undefined
 }
 
 export type ApplyResult = {
@@ -98,6 +103,7 @@ export type DoneResult = Record<never, never>
 export type ResultOf = {
   hello: HelloResult
   apply: ApplyResult
+  lend: DoneResult
   announce: DoneResult
   handover: HandoverResult
   drain: DoneResult

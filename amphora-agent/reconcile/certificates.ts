@@ -39,6 +39,12 @@ export class CertificateRepair {
     for (const text of await tls.repair()) this.#repairs.note(text)
   }
 
+  /** Tries again at the next repair to read what is missing. */
+  readMissingNow(): void {
+    this.#retryAt = 0
+    this.#pauseMs = FIRST_RETRY_MS
+  }
+
   /** Tries to read what the key manager did not give out before, with growing pauses. */
   async #readMissing(part: NonNullable<Desired['haproxy']>): Promise<void> {
     const before = this.#parts.tls.missing().length

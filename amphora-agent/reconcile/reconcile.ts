@@ -85,6 +85,11 @@ export class Reconciler {
     return this.#mismatches.includes('haproxy') || this.#mismatches.includes('keepalived')
   }
 
+  /** Tries again at once to read what the key manager did not give out. */
+  readMissingNow(): void {
+    this.#certificates.readMissingNow()
+  }
+
   stop(): void {
     this.#isStopped = true
     this.#watch?.close()

@@ -1,13 +1,14 @@
 import { createHash } from 'node:crypto'
-import { z } from 'zod'
-import { type KeyChannel, KeyChannelDown } from '../../amphora-agent/key-channel/client.js'
+import type { Credential } from '../../amphora-agent/protocol/credential.js'
 import type { Database } from '../database/connection.js'
-import { execute, many } from '../database/query.js'
-import { json, sql } from '../database/sql.js'
+import { many } from '../database/query.js'
+import { sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import { type MaterialReference, materialKey, referencesIn } from '../load-balancer/tree/certificate-references.js'
 import type { LoadBalancerTree, TlsMaterial } from '../load-balancer/tree/tree.js'
 import type { Logger } from '../log/log.js'
+import type { Found } from './found.js'
+import { storeFound } from './store.js'
 
 /** What is known of a load balancer's references at the key manager: the part of the tree that this keeps. */
 export type Binding = Pick<LoadBalancerTree, 'material' | 'boundSha256'>
@@ -23,53 +24,49 @@ export type Bindings = {
    * @param amphorae ids of all amphorae of the load balancer
    */
   bind: (tree: LoadBalancerTree, amphorae: readonly string[]) => Promise<Binding>
+  /**
+   * What the load balancer's amphorae read its material with, if they have no key of their own for that.
+   * @returns null if they have one, or if there is no credential now
+   */
+  lend: (tree: LoadBalancerTree) => Promise<Credential | null>
   /** Releases what the load balancer no longer refers to. Call it once nothing serves that any more. */
   settle: (tree: LoadBalancerTree, amphorae: readonly string[]) => Promise<void>
-  /** Releases all of a load balancer that is gone. @throws KeyChannelDown */
+  /** Releases all of a load balancer that is gone. @throws KeyManagerAway */
   release: (tree: LoadBalancerTree) => Promise<void>
   /**
    * Asks which load balancers the key manager must be told of again, makes those due, and releases those that do not
    * exist.
-   * @returns how many there were @throws KeyChannelDown
+   * @returns how many there were @throws KeyManagerAway
    */
   tend: () => Promise<number>
 }
 
+/** The key manager gives no answer that means something. */
+export class KeyManagerAway extends Error {}
+
+/** A key manager's side of bindings. Every call may throw KeyManagerAway. */
+export type Keeper = {
+  /** Lets a load balancer use exactly these references, and its amphorae read what they lead to. */
+  bind: (
+    tree: LoadBalancerTree,
+    references: readonly MaterialReference[],
+    amphorae: readonly string[],
+  ) => Promise<readonly Found[]>
+  lend: Bindings['lend']
+  /** @param refs all that the load balancer may still be bound to, as far as that is known */
+  release: (id: string, refs: readonly string[]) => Promise<void>
+  /** Load balancers to bind again. */
+  due: () => Promise<readonly string[]>
+}
+
 export type BindingsOptions = {
-  channel: KeyChannel
+  keeper: Keeper
   /** The role of the load balancer service. */
   database: Database
-  /** The URL of a load balancer, as its consumers show it. */
-  loadBalancerUrl: (id: string) => string
   log: Logger
 }
 
-const facts = z.object({
-  names: z.array(z.string()),
-  issuer: z.string(),
-  serial: z.string(),
-  notBefore: z.string(),
-  notAfter: z.string(),
-  keyType: z.string(),
-})
-
-const answerSchema = z.object({
-  references: z.array(
-    z.object({
-      ref: z.string(),
-      kind: z.enum(['certificate', 'authority', 'revocation list']),
-      digest: z.string().optional(),
-      facts: facts.nullish(),
-      reason: z.string().optional(),
-    }),
-  ),
-})
-
-const dueSchema = z.object({ load_balancers: z.array(z.uuid()) })
-
-type Found = z.output<typeof answerSchema>['references'][number]
-
-export function createBindings({ channel, database, loadBalancerUrl, log }: BindingsOptions): Bindings {
+export function createBindings({ keeper, database, log }: BindingsOptions): Bindings {
   const tell = async (
     tree: LoadBalancerTree,
     references: readonly MaterialReference[],
@@ -77,15 +74,8 @@ export function createBindings({ channel, database, loadBalancerUrl, log }: Bind
   ): Promise<Binding> => {
     const boundSha256 = hashOf(references, amphorae)
     if (tree.boundSha256 === boundSha256) return tree
-    const { status, bytes } = await channel.send({
-      method: 'PUT',
-      path: `/v1/bindings/${tree.id}`,
-      body: { project_id: tree.projectId, url: loadBalancerUrl(tree.id), references, amphorae },
-    })
-    if (status !== 200)
-      throw new KeyChannelDown(`The key manager refuses the binding: ${bytes.toString().slice(0, 200)}`)
-    const found = answerSchema.parse(JSON.parse(bytes.toString())).references
-    await store(database, tree.id, found, boundSha256)
+    const found = await keeper.bind(tree, references, amphorae)
+    await storeFound(database, tree.id, found, boundSha256)
     return { boundSha256, material: found.map(one => merged(one, tree.material)) }
   }
   return {
@@ -94,43 +84,40 @@ export function createBindings({ channel, database, loadBalancerUrl, log }: Bind
       if (wanted.length === 0 && tree.material.length === 0 && tree.boundSha256 === null) return tree
       const references = together(wanted, tree.material)
       return tell(tree, references, amphorae).catch((error: unknown) => {
-        if (!(error instanceof KeyChannelDown)) throw error
+        if (!(error instanceof KeyManagerAway)) throw error
         log.warn({ loadBalancer: tree.id }, `cannot bind certificates: ${error.message}`)
         return { ...tree, material: references.map(one => merged(one, tree.material)) }
       })
     },
+    lend: async tree =>
+      keeper.lend(tree).catch((error: unknown) => {
+        if (!(error instanceof KeyManagerAway)) throw error
+        log.warn({ loadBalancer: tree.id }, `cannot lend a credential for certificates: ${error.message}`)
+        return null
+      }),
     settle: async (tree, amphorae) => {
       const wanted = referencesIn(tree)
       if (wanted.length === tree.material.length) return
       await tell(tree, wanted, amphorae).catch((error: unknown) => {
-        if (!(error instanceof KeyChannelDown)) throw error
+        if (!(error instanceof KeyManagerAway)) throw error
         log.warn({ loadBalancer: tree.id }, `cannot release certificates: ${error.message}`)
       })
     },
     release: async tree => {
-      const isBound = tree.boundSha256 !== null || tree.material.length > 0 || refersToAny(tree)
-      if (isBound) await releaseAll(channel, tree.id)
+      const refs = [...tree.material, ...referencesIn({ ...tree, change: 'update' })].map(({ ref }) => ref)
+      if (tree.boundSha256 !== null || refs.length > 0) await keeper.release(tree.id, [...new Set(refs)])
     },
     tend: async () => {
-      const { bytes } = await channel.send({ method: 'GET', path: '/v1/bindings' })
-      const { load_balancers: ids } = dueSchema.parse(JSON.parse(bytes.toString()))
+      const ids = await keeper.due()
       const present = ids.length === 0 ? [] : await makeDue(database, ids)
-      for (const id of ids.filter(one => !present.includes(one))) await releaseAll(channel, id)
+      for (const id of ids.filter(one => !present.includes(one))) await keeper.release(id, [])
       return ids.length
     },
   }
 }
 
-async function releaseAll(channel: KeyChannel, id: string): Promise<void> {
-  const { status } = await channel.send({ method: 'DELETE', path: `/v1/bindings/${id}` })
-  if (status !== 204) throw new KeyChannelDown(`The key manager refuses to release a load balancer (status ${status})`)
-}
-
 /** In place of a hash: the key manager must be told again. */
 const MUST_TELL = 'due'
-
-/** Whether a load balancer, also one under deletion, refers to anything. */
-const refersToAny = (tree: LoadBalancerTree): boolean => referencesIn({ ...tree, change: 'update' }).length > 0
 
 /** @returns those that exist */
 async function makeDue(database: Database, ids: readonly string[]): Promise<string[]> {
@@ -164,32 +151,4 @@ function merged(found: Pick<Found, 'ref' | 'kind'> & Partial<Found>, known: read
 function hashOf(references: readonly MaterialReference[], amphorae: readonly string[]): string {
   const content = JSON.stringify([references.map(materialKey).sort(), [...amphorae].sort()])
   return createHash('sha256').update(content).digest('hex')
-}
-
-/** Replaces what is known of a load balancer's references. Keeps the last facts of those that cannot be used any more. */
-async function store(database: Database, id: string, found: readonly Found[], boundSha256: string): Promise<void> {
-  const rows = found.map(({ ref, kind, digest = null, facts: known = null, reason = null }) => ({
-    ref,
-    kind,
-    digest,
-    facts: known,
-    problem: reason,
-  }))
-  await execute(
-    database,
-    sql`WITH found AS (
-       SELECT * FROM jsonb_to_recordset(${json(rows)}::jsonb)
-                  AS f (ref text, kind text, digest text, facts jsonb, problem text)),
-     gone AS (
-       DELETE FROM tls_material m WHERE m.load_balancer_id = ${id}
-          AND NOT EXISTS (SELECT FROM found f WHERE f.ref = m.ref AND f.kind = m.kind)),
-     told AS (UPDATE load_balancer SET bound_sha256 = ${boundSha256} WHERE id = ${id} RETURNING id)
-     INSERT INTO tls_material AS m (load_balancer_id, ref, kind, digest, facts, problem, problem_since)
-     SELECT told.id, f.ref, f.kind, f.digest, f.facts, f.problem, CASE WHEN f.problem IS NOT NULL THEN now() END
-       FROM told CROSS JOIN found f
-     ON CONFLICT (load_balancer_id, ref, kind) DO UPDATE
-        SET digest = coalesce(excluded.digest, m.digest), facts = coalesce(excluded.facts, m.facts),
-            problem = excluded.problem, checked_at = now(),
-            problem_since = CASE WHEN excluded.problem IS NOT NULL THEN coalesce(m.problem_since, now()) END`,
-  )
 }

@@ -1,7 +1,7 @@
 import { isIP } from 'node:net'
 import { z } from 'zod'
 import { selectsCiphers } from '../options/cipher-string.js'
-import { apiAddress, defaultQuota, flag, listOf, serviceUrl } from '../options/values.js'
+import { apiAddress, defaultQuota, flag, listOf, port as portValue, serviceUrl } from '../options/values.js'
 
 const address = z.string().refine(text => isIP(text) !== 0, { error: 'an IPv4 or IPv6 address' })
 
@@ -113,6 +113,11 @@ const keyManagerOptions = {
     .min(1)
     .optional()
     .describe('PEM file of the CA certificates for the key manager; defaults to those of Node.js'),
+  key_manager_gateway_port: portValue
+    .default(9313)
+    .describe(
+      'TCP port at which amphorae reach the key manager of key_manager_url and the identity service, by way of a worker on the management network',
+    ),
   key_manager_timeout: z.coerce
     .number()
     .positive()

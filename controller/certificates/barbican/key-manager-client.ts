@@ -3,7 +3,7 @@ import { AnswerTooLarge, createExchange, type ExchangeOptions, transportErrorTex
 import { KeyManagerUnavailable } from './errors.js'
 
 export type KeyManagerRequest = {
-  method: 'GET' | 'PUT' | 'POST'
+  method: 'GET' | 'PUT' | 'POST' | 'DELETE'
   path: string
   token: string
   /** Default: JSON. */

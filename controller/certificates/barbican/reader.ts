@@ -84,3 +84,14 @@ function createSharing(
     return record
   }
 }
+
+/** The secrets of a certificate container, as our service user. @throws Unusable, KeyManagerUnavailable, IdentityUnavailable */
+export async function readParts(
+  client: KeyManagerClient,
+  serviceUser: ServiceUser,
+  container: Target,
+  signal: AbortSignal,
+): Promise<Target[]> {
+  const reader = createReader({ client, serviceUser, token: null, signal })
+  return [...(await reader.parts(container)).values()]
+}

@@ -12,10 +12,10 @@ import { openProviders } from '../../provider/providers.js'
 import { startWorker } from '../../worker/worker.js'
 import type { Command } from '../command.js'
 import { keyFiles, loadChannelKeys, loadKeys } from '../state-directory/keys.js'
+import { openCertificateKeeper } from '../wiring/certificate-keeper.js'
 import { computeDriverOf, fabricOf, openCompute, openNetwork, requireInstanceId } from '../wiring/drivers.js'
 import { connectToAmphorae } from '../wiring/host-networks.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
-import { loadBalancerUrl, serviceUrls } from '../wiring/service-urls.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runWorker }
@@ -41,12 +41,8 @@ export async function runWorker(directory: string): Promise<void> {
     const keyChannel = { host: config.key_manager.channel.host ?? address, port: config.key_manager.channel.port }
     const access = { ...loadChannelKeys(files), endpoints: [keyChannel] }
     const channel = openControllerChannel(access)
-    const bindings = createBindings({
-      channel,
-      database,
-      loadBalancerUrl: id => loadBalancerUrl(serviceUrls(config).loadBalancer, id),
-      log,
-    })
+    const certificates = await openCertificateKeeper(instance, { channel, database, address, log })
+    const bindings = createBindings({ keeper: certificates.keeper, database, log })
     const parts = {
       database,
       network,
@@ -80,6 +76,7 @@ export async function runWorker(directory: string): Promise<void> {
       await Promise.all([worker.stop(), housekeeping.stop()])
       await agents.stop()
       channel.close()
+      await certificates.close()
       await Promise.all([database.destroy(), networkDatabase.destroy()])
     }
   })

@@ -13,18 +13,25 @@ export const hostLegName = (instanceId: string, network: 'mgmt' | 'pub'): string
 type Leg = { networkId: string; mtu: number; cidr: string; address: string }
 
 /**
- * Ensures the host's interface on the management network, on which amphorae reach the health manager, the key channel
- * and nothing else. A reboot removes it. Safe to repeat.
+ * Ensures the host's interface on the management network, on which amphorae reach the health manager, the key channel,
+ * with an external key manager the gateway to it, and nothing else. A reboot removes it. Safe to repeat.
  */
 export async function ensureManagementInterface(
   fabric: Fabric,
   instanceId: string,
   leg: Leg,
-  { health_manager, key_manager }: Pick<Configuration, 'health_manager' | 'key_manager'>,
+  {
+    health_manager,
+    key_manager,
+    load_balancer,
+  }: Pick<Configuration, 'health_manager' | 'key_manager' | 'load_balancer'>,
 ): Promise<void> {
   const open: OpenPort[] = [
     { protocol: 'udp', port: health_manager.port },
     { protocol: 'tcp', port: key_manager.channel.port },
+    ...(load_balancer.key_manager_url === undefined
+      ? []
+      : [{ protocol: 'tcp' as const, port: load_balancer.key_manager_gateway_port }]),
   ]
   await ensureHostLeg(fabric, hostLegName(instanceId, 'mgmt'), leg, { open, isolated: true })
 }

@@ -1,6 +1,7 @@
 import type { KeyManagerClientOptions } from '../../certificates/barbican/key-manager-client.js'
 import { createServiceUser, type ServiceUser } from '../../certificates/barbican/service-user.js'
-import { connectToKeystone } from '../../identity/external/connection.js'
+import type { TransportSecurity } from '../../http/exchange.js'
+import { type Connection, connectToKeystone } from '../../identity/external/connection.js'
 import { externalIdentity, type ServiceCredentials } from '../../identity/external/external-identity.js'
 import { IdentityUnavailable } from '../../identity/external/identity-unavailable.js'
 import { signInAtKeystone } from '../../identity/external/sign-in.js'
@@ -12,7 +13,13 @@ import type { Instance } from './instance.js'
 import { serviceUrls } from './service-urls.js'
 
 /** How this process reaches the key manager of load balancers' certificates, and as whom. */
-export type KeyManagerAccess = { keyManager: KeyManagerClientOptions; serviceUser: ServiceUser; close: () => void }
+export type KeyManagerAccess = {
+  keyManager: KeyManagerClientOptions
+  serviceUser: ServiceUser
+  /** The identity service at which the service user signs in. `url` ends in /v3. */
+  identity: { url: string; security: TransportSecurity; connection: Connection }
+  close: () => void
+}
 
 /** Sends nothing yet. @throws ConfigurationError when a file that a setting names cannot be used */
 export function openKeyManagerAccess(instance: Instance, log: Logger): KeyManagerAccess {
@@ -20,14 +27,13 @@ export function openKeyManagerAccess(instance: Instance, log: Logger): KeyManage
   const { key_manager_url: url, key_manager_ca_file: caFile, key_manager_timeout: answerSeconds } = config.load_balancer
   const external = externalIdentity(config)
   const ownAuthorities = trustedAuthorities(instance)
-  const connection = connectToKeystone(
-    external ?? {
-      url: serviceUrls(config).identity,
-      security: { insecure: false, ...(ownAuthorities !== undefined && { ca: ownAuthorities }) },
-      connectTimeoutSeconds: config.identity.connect_timeout,
-      requestTimeoutSeconds: config.identity.request_timeout,
-    },
-  )
+  const identity = external ?? {
+    url: serviceUrls(config).identity,
+    security: { insecure: false, ...(ownAuthorities !== undefined && { ca: ownAuthorities }) },
+    connectTimeoutSeconds: config.identity.connect_timeout,
+    requestTimeoutSeconds: config.identity.request_timeout,
+  }
+  const connection = connectToKeystone(identity)
   const ca =
     caFile !== undefined
       ? readPem(caFile, 'load_balancer.key_manager_ca_file')
@@ -45,6 +51,7 @@ export function openKeyManagerAccess(instance: Instance, log: Logger): KeyManage
       async () => signInAtKeystone(connection, external?.credentials ?? ownCredentials(directory)),
       log,
     ),
+    identity: { url: identity.url, security: identity.security, connection },
     close: connection.close,
   }
 }

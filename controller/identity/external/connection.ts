@@ -4,7 +4,12 @@ import { AnswerTooLarge, createExchange, NotConnected, transportErrorText } from
 import type { ExternalIdentity } from './external-identity.js'
 import { IdentityUnavailable } from './identity-unavailable.js'
 
-export type KeystoneRequest = { method: 'GET' | 'POST'; path: string; headers?: Record<string, string>; body?: object }
+export type KeystoneRequest = {
+  method: 'GET' | 'POST' | 'DELETE'
+  path: string
+  headers?: Record<string, string>
+  body?: object
+}
 
 /** `body` is undefined if the answer is not JSON. */
 export type KeystoneAnswer = { status: number; headers: IncomingHttpHeaders; body: unknown }

@@ -58,6 +58,8 @@ const NO_KEY_MANAGER: KeyManager = {
   read: async () => {
     throw new MaterialUnavailable('there is no key manager')
   },
+  lend: () => undefined,
+  credential: () => null,
   close: () => undefined,
 }
 

@@ -169,10 +169,11 @@ export async function until(what: string, test: () => boolean | Promise<boolean>
 async function ownEnvironment(): Promise<NodeJS.ProcessEnv> {
   const kept = Object.entries(process.env).filter(([name]) => !/^(KRATER|OS)_|^TAP/.test(name))
   const services = ['IDENTITY', 'NETWORK', 'LOAD_BALANCER', 'KEY_MANAGER', 'KEY_MANAGER_CHANNEL', 'HEALTH_MANAGER']
-  const ports = await ownPorts(services.length)
+  const ports = await ownPorts(services.length + 1)
   return {
     ...Object.fromEntries(kept),
     ...Object.fromEntries(services.map((service, at) => [`KRATER_${service}_PORT`, String(ports[at])])),
+    KRATER_LOAD_BALANCER_KEY_MANAGER_GATEWAY_PORT: String(ports.at(-1)),
   }
 }
 

@@ -5,6 +5,7 @@ import { createChannelCertificate, type KeyChannelAccess } from '../../../contro
 /** For load balancers that use no certificates. */
 export const NO_BINDINGS: Bindings = {
   bind: async tree => tree,
+  lend: async () => null,
   settle: async () => undefined,
   release: async () => undefined,
   tend: async () => 0,

@@ -16,6 +16,7 @@ import type { HaproxySettings } from '../rendering/facts.js'
 import { requestProof } from './amphora-rows.js'
 import { StaleObservation } from './apply.js'
 import { type Acting, type AmphoraParts, type Missing, runStep } from './executors.js'
+import { lendCredential } from './lend.js'
 import { observe, type Remembered } from './observe.js'
 import { restartsLeft } from './restart-limiter.js'
 
@@ -59,9 +60,12 @@ export async function converge(
   let staleObservations = 0
   for (let round = 1; round <= MAX_ROUNDS; round++) {
     assertHeld()
-    const observed = await observe({ parts, claim, tree, createdPorts }, remembered, staleAfterSeconds)
+    let observed = await observe({ parts, claim, tree, createdPorts }, remembered, staleAfterSeconds)
     const amphorae = observed.amphorae.map(({ id }) => id)
-    if (tree.change !== 'delete') current = { ...current, ...(await parts.bindings.bind(current, amphorae)) }
+    if (tree.change !== 'delete') {
+      current = { ...current, ...(await parts.bindings.bind(current, amphorae)) }
+      observed = await lendCredential(parts, current, observed)
+    }
     const { stages, settles } = plan(current, observed, await planFacts(options, claim, current, observed))
     const missing = missingIn(observed)
     const steps = stages.flat()

@@ -147,6 +147,7 @@ async function observeAgent(agents: AgentConnections, target: AgentTarget): Prom
     drain,
     leavingSeconds,
     missing,
+    credential,
   } = hello
   const applied = { appliedGeneration, appliedSha256 }
   return {
@@ -159,5 +160,6 @@ async function observeAgent(agents: AgentConnections, target: AgentTarget): Prom
     drain,
     leavingSeconds,
     missing,
+    credential,
   }
 }

@@ -27,6 +27,7 @@ const hello = z.object({
   leavingSeconds: count.optional(),
   answersMetrics: z.boolean().optional(),
   missing,
+  credential: z.object({ scope: word, seconds: count }).nullable().optional(),
 })
 
 const apply = z.object({
@@ -52,6 +53,7 @@ const logs = z.object({ lines: z.array(z.string()) })
 export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   hello,
   apply,
+  lend: done,
   announce: done,
   handover: z.object({ tables: z.enum(['none', 'all', 'missing']).optional() }),
   drain: done,

@@ -23,6 +23,7 @@ export function createNoopAgentConnections(): AgentConnections {
     }),
     logs: () => ({ lines: [] }),
     announce: () => ({}),
+    lend: () => ({}),
     handover: () => ({}),
     drain: amphoraId => {
       const before = applied.get(amphoraId)

@@ -1,3 +1,4 @@
+import type { HeldCredential } from '../../../../amphora-agent/protocol/credential.js'
 import type { AmphoraDrain } from '../../../../amphora-agent/protocol/handover.js'
 import type { MissingMaterial } from '../../../../amphora-agent/protocol/messages.js'
 import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
@@ -49,6 +50,8 @@ export type ObservedAgent =
       answersMetrics?: boolean | undefined
       /** What it could not read from the key manager. Undefined from an older agent, which reads nothing. */
       missing?: readonly MissingMaterial[] | undefined
+      /** The credential that it was lent. Undefined from an older agent, which takes none. */
+      credential?: HeldCredential | null | undefined
     }
   | { state: 'unreachable' }
 

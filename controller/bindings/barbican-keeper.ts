@@ -1,0 +1,111 @@
+import { Unusable } from '../../x509/material/material.js'
+import type { RequestedReferences } from '../../x509/material/reference.js'
+import type { CheckerOptions } from '../certificates/barbican/checker/check.js'
+import { checkApart } from '../certificates/barbican/checker/check.js'
+import type { Consumers } from '../certificates/barbican/consumers.js'
+import { KeyManagerUnavailable } from '../certificates/barbican/errors.js'
+import type { Database } from '../database/connection.js'
+import { many } from '../database/query.js'
+import { sql } from '../database/sql.js'
+import { ApiError } from '../http/errors.js'
+import { IdentityUnavailable } from '../identity/external/identity-unavailable.js'
+import { CHECK_LIMITS, CheckTooSlow, createCheckTurns, type Verdict } from '../inspection/checks.js'
+import { type MaterialReference, referencesIn } from '../load-balancer/tree/certificate-references.js'
+import { type Keeper, KeyManagerAway } from './bindings.js'
+import type { Found } from './found.js'
+import { type Lender, targetsOf } from './lender.js'
+
+export type BarbicanKeeperOptions = Omit<CheckerOptions, 'limits'> & {
+  consumers: Consumers
+  lender: Lender
+  /** The role of the load balancer service. */
+  database: Database
+  /** The URL of a load balancer, as its consumers show it. */
+  loadBalancerUrl: (id: string) => string
+}
+
+/** All references of one load balancer at once. */
+const LIMITS = { ...CHECK_LIMITS, maxReferences: 4_000, checkSeconds: 100 }
+/** How often references are looked up again: Barbican tells nobody that a secret or its ACL has changed. */
+const LOOK_MINUTES = 15
+const MAX_DUE = 20
+
+/**
+ * A real Barbican. Our service user may read what tenants have shared with it; a process of its own looks at it, and
+ * amphorae read it with a credential that lasts less than an hour.
+ */
+export function createBarbicanKeeper(options: BarbicanKeeperOptions): Keeper {
+  const { consumers, lender, database, loadBalancerUrl } = options
+  const turns = createCheckTurns(LIMITS)
+  const consumerOf = (id: string) => ({ id, url: loadBalancerUrl(id) })
+  return {
+    bind: (tree, references, _amphorae) =>
+      orAway(async () => {
+        const requested = requestOf(references)
+        const verdicts = await turns([tree.projectId, tree.id], requested, () =>
+          checkApart({ ...options, limits: LIMITS }, null, requested),
+        )
+        const usable = verdicts.filter(({ wrong }) => wrong === null).map(({ ref }) => ref)
+        for (const target of targetsOf(usable)) await consumers.register(target, consumerOf(tree.id))
+        const kept = new Set(references.map(({ ref }) => ref))
+        const gone = tree.material.map(({ ref }) => ref).filter(ref => !kept.has(ref))
+        for (const target of targetsOf(gone)) await consumers.release(target, consumerOf(tree.id))
+        return verdicts.map(toFound)
+      }),
+    lend: tree =>
+      orAway(() =>
+        lender.lend(
+          tree.id,
+          referencesIn(tree).map(({ ref }) => ref),
+        ),
+      ),
+    release: (id, refs) =>
+      orAway(async () => {
+        for (const target of targetsOf(refs)) await consumers.release(target, consumerOf(id))
+        await lender.end(id)
+      }),
+    due: () =>
+      orAway(async () => {
+        const ids = await dueLoadBalancers(database)
+        // Also shows whether the services answer: while they do not, nothing becomes due.
+        if (ids.length > 0) await lender.sweep()
+        return ids
+      }),
+  }
+}
+
+async function orAway<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    const isAway = [KeyManagerUnavailable, IdentityUnavailable, CheckTooSlow, Unusable, ApiError].some(
+      kind => error instanceof kind,
+    )
+    throw isAway ? new KeyManagerAway((error as Error).message) : error
+  }
+}
+
+function requestOf(references: readonly MaterialReference[]): RequestedReferences {
+  const refs = (kind: MaterialReference['kind']) => references.filter(one => one.kind === kind)
+  return {
+    certificates: refs('certificate').map(({ ref }) => ref),
+    authorities: refs('authority').map(({ ref }) => ref),
+    revocationLists: refs('revocation list').map(({ ref, authority }) => ({ ref, authority: authority ?? '' })),
+  }
+}
+
+const toFound = ({ ref, kind, ...found }: Verdict): Found =>
+  found.wrong === null ? { ref, kind, digest: found.digest, facts: found.facts } : { ref, kind, reason: found.wrong }
+
+async function dueLoadBalancers(database: Database): Promise<string[]> {
+  const rows = await many(
+    database,
+    sql<{ id: string }>`
+      SELECT b.id FROM load_balancer b
+       WHERE b.change <> 'delete' AND b.recheck_at IS NULL
+         AND EXISTS (SELECT FROM tls_material m
+                      WHERE m.load_balancer_id = b.id AND m.checked_at < now() - ${LOOK_MINUTES} * interval '1 minute')
+       LIMIT ${MAX_DUE}`,
+  )
+  return rows.map(({ id }) => id)
+}
