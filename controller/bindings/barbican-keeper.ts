@@ -18,6 +18,8 @@ import { type Lender, targetsOf } from './lender.js'
 export type BarbicanKeeperOptions = Omit<CheckerOptions, 'limits'> & {
   consumers: Consumers
   lender: Lender
+  /** Asks Barbican for something cheap. Throws KeyManagerUnavailable, IdentityUnavailable */
+  reach: () => Promise<void>
   /** The role of the load balancer service. */
   database: Database
   /** The URL of a load balancer, as its consumers show it. */
@@ -67,8 +69,10 @@ export function createBarbicanKeeper(options: BarbicanKeeperOptions): Keeper {
     due: () =>
       orAway(async () => {
         const ids = await dueLoadBalancers(database)
-        // Also shows whether the services answer: while they do not, nothing becomes due.
-        if (ids.length > 0) await lender.sweep()
+        if (ids.length === 0) return ids
+        // While the services do not answer, nothing becomes due: each load balancer would try in vain, every time.
+        await options.reach()
+        await lender.sweep()
         return ids
       }),
   }

@@ -4,6 +4,7 @@ import type { Keeper } from '../../bindings/bindings.js'
 import { startGateway } from '../../bindings/gateway.js'
 import { createKraterKeeper } from '../../bindings/krater-keeper.js'
 import { createLender } from '../../bindings/lender.js'
+import { sendAsServiceUser } from '../../certificates/barbican/as-service-user.js'
 import { createConsumers } from '../../certificates/barbican/consumers.js'
 import { createCredentials } from '../../certificates/barbican/credentials.js'
 import { createKeyManagerClient } from '../../certificates/barbican/key-manager-client.js'
@@ -53,6 +54,10 @@ export async function openCertificateKeeper(
     inspector: { inspectionMilliseconds: INSPECTION_MILLISECONDS },
     consumers: createConsumers(client, serviceUser, keyManager.answerSeconds),
     lender,
+    reach: async () => {
+      const signal = AbortSignal.timeout(keyManager.answerSeconds * 1000)
+      await sendAsServiceUser(client, serviceUser, { method: 'GET', path: '/v1/secrets?limit=1' }, signal)
+    },
     database,
     loadBalancerUrl: urlOf,
   })
