@@ -8,6 +8,8 @@ export type Repairs = {
   note: (text: string) => void
   /** Connections were closed because a limit was reached. */
   noteClosed: (text: string) => void
+  /** HAProxy had, or would have read, other certificates than it should. */
+  noteCertificate: (text: string) => void
   latest: () => Repair[]
 }
 
@@ -28,6 +30,7 @@ export function createRepairs(log: Log): Repairs {
   return {
     note: remember('repaired'),
     noteClosed: remember('closed'),
+    noteCertificate: remember('certificate'),
     latest: () => repairs.filter(({ atMs }) => Date.now() - atMs < REPORT_FOR_MS),
   }
 }

@@ -8,9 +8,10 @@ export type Mismatch = (typeof MISMATCHES)[number]
 
 /**
  * What an amphora does on its own: `repaired` something that differed from the desired state, or `closed` connections
- * because a limit was reached. In the order of their codes in a report: append new ones.
+ * because a limit was reached, or took back a `certificate` that somebody else had put in place of the right one. In the
+ * order of their codes in a report: append new ones.
  */
-export const REPAIR_KINDS = ['repaired', 'closed'] as const
+export const REPAIR_KINDS = ['repaired', 'closed', 'certificate'] as const
 
 /** One such action. */
 export type Repair = {

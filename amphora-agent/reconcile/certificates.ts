@@ -29,14 +29,15 @@ export class CertificateRepair {
     const changed = tls.changedFiles()
     if (changed.length > 0) {
       await this.#provide(part)
-      for (const path of changed) this.#repairs.note(`${path} was changed or removed`)
+      this.#repairs.noteCertificate(`${changed.join(', ')}: changed or removed`)
     }
     await this.#readMissing(part)
     responses.tend(tls.served())
     if (haproxy.pid() !== null) await tls.staple()
     if (haproxy.pid() === null || performance.now() - this.#comparedAt < COMPARE_MS) return
     this.#comparedAt = performance.now()
-    for (const text of await tls.repair()) this.#repairs.note(text)
+    const found = await tls.repair()
+    if (found.length > 0) this.#repairs.noteCertificate(found.join('; '))
   }
 
   /** Tries again at the next repair to read what is missing. */

@@ -138,7 +138,7 @@ class HealthManager {
   }
 
   async #write(): Promise<void> {
-    const { database, config } = this.#options
+    const { database, config, log } = this.#options
     const { beats, reports, pictures } = this.heard.take()
     try {
       await recordBeats(
@@ -146,7 +146,9 @@ class HealthManager {
         beats.map(({ heard }) => heard),
         { beatInterval: config.beat_interval, staleAfter: config.stale_after },
       )
-      await writeRepairs(database, reports)
+      for (const mismatch of await writeRepairs(database, reports)) {
+        log.error(mismatch, 'an amphora found another certificate than it should serve, and took it back')
+      }
       const skipped = new Set(await recordReports(database, pictures))
       this.heard.putBackPictures(
         pictures.filter(
@@ -187,9 +189,12 @@ class HealthManager {
   }
 }
 
-async function writeRepairs(database: Database, amphorae: readonly HeardAmphora[]): Promise<void> {
+async function writeRepairs(
+  database: Database,
+  amphorae: readonly HeardAmphora[],
+): Promise<{ amphoraId: string; text: string }[]> {
   const reported = amphorae.map(amphora => ({ amphora, repairs: [...amphora.repairs.values()] }))
-  await recordRepairs(
+  const mismatches = await recordRepairs(
     database,
     reported.map(({ amphora, repairs }) => ({ amphoraId: amphora.heard.amphoraId, repairs })),
   )
@@ -199,6 +204,7 @@ async function writeRepairs(database: Database, amphorae: readonly HeardAmphora[
       amphora.repairedMs = Math.max(amphora.repairedMs, atMs)
     }
   }
+  return mismatches
 }
 
 function recentlyRechecked(rechecked: Map<string, number>, now: number): string[] {

@@ -1,34 +1,18 @@
 import { execFile } from 'node:child_process'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
-import { createConnection } from 'node:net'
 import { join } from 'node:path'
-import { text } from 'node:stream/consumers'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { HAPROXY_PEERS_PORT, HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
 import { ask, firstSuccess } from '../../controller/cli/commands/demo/traffic.js'
+import { said } from '../support/clients/said.js'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
 import { createMember } from '../support/services/members.js'
 import { startKrater, until } from '../support/worlds/krater.js'
 
 type Amphora = { id: string; vrrp_ip: string; role: string; status: string; loadbalancer_id: string }
 type Balancer = { id: string; vip_address: string; provisioning_status: string; fault?: { text: string } }
-
-/**
- * Sends a text. @returns all that is received until the connection ends @throws Error when nothing arrives in
- * time
- */
-async function said(
-  to: { path: string } | { host: string; port: number },
-  words: string,
-  limitMs: number,
-): Promise<string> {
-  const socket = createConnection(to)
-  socket.setTimeout(limitMs, () => socket.destroy(new Error('no answer')))
-  socket.end(words)
-  return text(socket)
-}
 
 t.test('the standby of a pair takes over the VIP, and the pair is completed again', async t => {
   const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY' })

@@ -1,6 +1,7 @@
 import type { Database } from '../../database/connection.js'
 import { execute, many, one } from '../../database/query.js'
 import { json, sql } from '../../database/sql.js'
+import { SAME_MISMATCH_SECONDS } from '../../health-manager/record-repairs.js'
 import { WAKE_CHANNEL } from '../../load-balancer/change/wake-channel.js'
 import type { KnownCertificate } from './plan.js'
 
@@ -133,7 +134,16 @@ export async function storeResults(
                 'notice', CASE WHEN problems <> '{}' THEN 'mismatch' ELSE 'served' END,
                 'text', CASE WHEN problems <> '{}' THEN left(array_to_string(problems, '; '), 2000)
                              ELSE 'The amphora serves its certificates as it should again' END))
-         FROM verdicts),
+         FROM verdicts v
+        WHERE problems = '{}' OR NOT EXISTS (
+                SELECT FROM load_balancer_event e
+                 WHERE e.load_balancer_id = ${id} AND e.kind = 'certificate'
+                   AND e.detail->'certificate'->>'notice' = 'mismatch'
+                   AND e.detail->'certificate'->>'amphora_id' = v."amphoraId"::text
+                   AND e.detail->'certificate'->>'repaired_at' IS NOT NULL
+                   AND e.created_at > now() - ${SAME_MISMATCH_SECONDS} * interval '1 second'
+                   AND e.created_at > ALL (SELECT b.proven_at FROM before b
+                                            WHERE b.amphora_id = v."amphoraId" AND b.proven_at IS NOT NULL))),
      rechecked AS (
        UPDATE load_balancer SET recheck_at = now(), retry_at = least(retry_at, now())
         WHERE id = ${id} AND EXISTS (SELECT FROM verdicts) RETURNING pg_notify(${WAKE_CHANNEL}, id::text))
