@@ -31,14 +31,18 @@ export type TlsOptions = {
 /** HAProxy's certificates, CAs and revocation lists: their files, and what HAProxy has loaded of them. */
 export class Tls {
   readonly #options: TlsOptions
-  /** What HAProxy has loaded; null if it is unknown, because an earlier agent started it. */
-  #loaded: TlsState | null = null
+  /**
+   * What HAProxy has loaded. After a restart of the agent, that is what the current configuration holds: if the agent
+   * died between the two, it finishes that apply with a reload.
+   */
+  #loaded: TlsState
   /** The OCSP responses that HAProxy has loaded; null if unknown. */
   #stapled: Staples | null = null
   #stapleFailure: string | null = null
 
   constructor(options: TlsOptions) {
     this.#options = options
+    this.#loaded = this.#manifest()
   }
 
   /** Writes the TLS files of a new configuration. HAProxy does not read them yet. */
@@ -70,7 +74,7 @@ export class Tls {
   async update(): Promise<'unchanged' | 'runtime' | { reload: string }> {
     const { current } = this.#options
     const desired = this.#manifest()
-    const loaded = this.#loaded ?? desired
+    const loaded = this.#loaded
     const directory = current()
     const contentOf = (path: string) => readFileSync(`${directory}/${path}`, 'utf8')
     const staples = this.#writeStaples()
