@@ -13,6 +13,7 @@ import type { NetworkDriver } from '../network/driver.js'
 import { repeat } from '../process/repeat.js'
 import type { MachineTurns } from '../provider/amphora/act/machine-turns.js'
 import type { AgentConnections } from '../provider/amphora/agent/connection.js'
+import { giveExpiryNotices } from './expiry-notices.js'
 import { NOTHING_WATCHED, watchInterfaces, watchMachines } from './machine-watch.js'
 import type { HousekeepingSettings } from './options.js'
 import { sweepOrphans } from './orphan-sweep.js'
@@ -52,6 +53,7 @@ const REACH_SECONDS = 5
 const BINDINGS_SECONDS = 3
 const CHALLENGES_SECONDS = 1
 const PROOF_SECONDS = 1
+const EXPIRY_SECONDS = 60
 const TRIM_SECONDS = 60
 const PURGE_SECONDS = 3_600
 
@@ -111,6 +113,9 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('passing on challenges', CHALLENGES_SECONDS, stopping.signal, log, async () => {
       const changed = await challenges.tend()
       if (changed > 0) log.info({ challenges: changed }, 'challenges of a CA have come or gone')
+    }),
+    repeat('looking for certificates that expire', EXPIRY_SECONDS, stopping.signal, log, async () => {
+      await giveExpiryNotices(database, log)
     }),
     repeat('trimming kept answers', TRIM_SECONDS, stopping.signal, log, () => trimAnswers(database)),
     repeat('purging old records', PURGE_SECONDS, stopping.signal, log, () => purgeRecords(database)),

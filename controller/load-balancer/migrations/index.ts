@@ -16,6 +16,7 @@ import { operatingReasons } from './014-operating-reasons.js'
 import { tlsMaterial } from './015-tls-material.js'
 import { certificateProofs } from './016-certificate-proofs.js'
 import { acmeChallenges } from './017-acme-challenges.js'
+import { expiryNotices } from './018-expiry-notices.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -35,4 +36,5 @@ export const migrations: readonly Migration[] = [
   tlsMaterial,
   certificateProofs,
   acmeChallenges,
+  expiryNotices,
 ]
