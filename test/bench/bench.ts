@@ -12,6 +12,7 @@ import { benchLarge } from './large.js'
 import { benchManagementLink } from './management-link.js'
 import { benchRandomChanges } from './random-changes.js'
 import { benchRendered } from './rendered.js'
+import { benchRenderedTls } from './rendered-tls.js'
 import { benchRendering } from './rendering.js'
 import { benchRepairBeside } from './repair-beside.js'
 import { benchWorstTenant } from './worst-tenant.js'
@@ -47,6 +48,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   rendered: {
     title: 'Requests through a rendered configuration',
     parts: async () => [await benchRendered()],
+  },
+  'rendered-tls': {
+    title: 'TLS through a rendered configuration',
+    parts: async () => [await benchRenderedTls()],
   },
   'idle-amphorae': {
     title: 'Idle amphorae',

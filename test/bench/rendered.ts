@@ -9,13 +9,11 @@ import { aListener, aMember, aPool, aTree, someFacts, uuid } from '../golden/mod
 import { ownPorts } from '../support/ports.js'
 import { startHaproxy } from '../support/services/haproxy.js'
 import { processorSeconds } from './instance.js'
-import { percentile } from './measure.js'
-import { type Answers, type Load, load, startMembers } from './wrk.js'
+import { type Contestant, ROUNDS, rowsOf, SECONDS, tableOf, takeTurns } from './turns.js'
+import { type Load, load, startMembers } from './wrk.js'
 
-const ROUNDS = Number(process.env.BENCH_REPETITIONS ?? 8)
 /** Kinds of requests, such as `new connections`; all by default. */
 const CHOSEN = new RegExp(process.env.BENCH_REQUESTS ?? '')
-const SECONDS = 2
 const MEMBERS = 2
 const MODES = ['http', 'tcp'] as const
 
@@ -99,11 +97,11 @@ function joining(applied: HaproxyPart, desired: HaproxyPart): string[] {
   return plan.commands.map(({ text }) => text)
 }
 
-type Contestant = { name: string; ports: Record<Mode, number>; cpu: () => number; stop: () => Promise<void> }
+type Served = Contestant & { ports: Record<Mode, number> }
 
 /** The first one is the reference for the others. */
-async function startContestants(directory: string, members: readonly number[]): Promise<Contestant[]> {
-  const started: Contestant[] = []
+async function startContestants(directory: string, members: readonly number[]): Promise<Served[]> {
+  const started: Served[] = []
   const begin = async (name: string, ports: readonly number[], text: string, commands: readonly string[] = []) => {
     const place = join(directory, name.replaceAll(' ', '-'))
     mkdirSync(place)
@@ -128,8 +126,6 @@ async function startContestants(directory: string, members: readonly number[]): 
   }
 }
 
-type Measured = Answers & { processor: number }
-
 /**
  * Requests through the configuration that Krater renders, compared with a handwritten one, on the same HAProxy
  * and in the same run: the contestants take turns, so that other work on the machine affects them equally.
@@ -147,70 +143,19 @@ export async function benchRendered(): Promise<string> {
     const rows: string[] = []
     for (const mode of MODES) {
       for (const { name, ...kind } of KINDS.filter(({ name }) => CHOSEN.test(name))) {
-        const measured = await takeTurns(contestants, mode, kind)
+        const measured = await takeTurns(contestants, ({ ports }) =>
+          load({ ...kind, port: ports[mode], seconds: SECONDS }),
+        )
         rows.push(...rowsOf(`${mode.toUpperCase()}, ${name}`, contestants, measured))
       }
     }
-    return [
+    return tableOf(
       `nginx with ${MEMBERS} members, wrk and HAProxy share this machine; ${ROUNDS} turns of ${SECONDS} s each. CPU time is HAProxy’s for one request. A ratio is the median over the turns, with the least and the greatest.`,
-      '| requests | configuration | per second | p50, ms | p99, ms | processor, µs | requests, ratio to hand-tuned | processor, ratio | broken |',
-      '| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |',
-    ]
-      .join('\n\n')
-      .replace('|\n\n|', '|\n|')
-      .concat('\n', rows.join('\n'))
+      rows,
+    )
   } finally {
     for (const { stop } of contestants) await stop()
     await stopMembers()
     rmSync(directory, { recursive: true, force: true })
   }
 }
-
-/** @returns the results of each contestant's turns; the first turns only warm up */
-async function takeTurns(
-  contestants: readonly Contestant[],
-  mode: Mode,
-  kind: Omit<Load, 'port' | 'seconds'>,
-): Promise<Measured[][]> {
-  const measured: Measured[][] = contestants.map(() => [])
-  for (let round = -1; round < ROUNDS; round++) {
-    const order = [...contestants.keys()]
-    for (const at of round % 2 === 0 ? order : order.reverse()) {
-      const { ports, cpu } = contestants[at]!
-      const before = cpu()
-      const answers = await load({ ...kind, port: ports[mode], seconds: SECONDS })
-      const processor = ((cpu() - before) / answers.requests) * 1_000_000
-      if (round >= 0) measured[at]!.push({ ...answers, processor })
-    }
-  }
-  return measured
-}
-
-function rowsOf(kind: string, contestants: readonly Contestant[], measured: readonly Measured[][]): string[] {
-  const [reference = []] = measured
-  return contestants.map(({ name }, at) => {
-    const turns = measured[at] ?? []
-    const middle = (key: keyof Measured) => median(turns.map(turn => turn[key]))
-    const ratio = (key: keyof Measured) =>
-      spread(turns.map((turn, round) => turn[key] / (reference[round]?.[key] ?? 0)))
-    const cells = [
-      middle('requestsPerSecond').toFixed(0),
-      middle('p50').toFixed(2),
-      middle('p99').toFixed(2),
-      middle('processor').toFixed(1),
-      at === 0 ? '' : ratio('requestsPerSecond'),
-      at === 0 ? '' : ratio('processor'),
-      turns.reduce((sum, { broken }) => sum + broken, 0),
-    ]
-    return `| ${kind} | ${name} | ${cells.join(' | ')} |`
-  })
-}
-
-const median = (values: readonly number[]): number =>
-  percentile(
-    values.toSorted((a, b) => a - b),
-    0.5,
-  )
-
-const spread = (values: readonly number[]): string =>
-  `${median(values).toFixed(2)} (${Math.min(...values).toFixed(2)}–${Math.max(...values).toFixed(2)})`

@@ -7,15 +7,23 @@ import { until } from '../support/services/haproxy.js'
 const run = promisify(execFile)
 
 /** One kind of request, over a number of connections at once. */
-export type Load = { port: number; path: string; connections: number; newConnections: boolean; seconds: number }
+export type Load = {
+  port: number
+  path: string
+  connections: number
+  newConnections: boolean
+  seconds: number
+  /** Without, HTTP in clear. */
+  tls?: boolean
+}
 
 export type Answers = { requests: number; requestsPerSecond: number; p50: number; p99: number; broken: number }
 
 /** Sends requests as fast as it can, with wrk. Latencies in milliseconds. */
-export async function load({ port, path, connections, newConnections, seconds }: Load): Promise<Answers> {
+export async function load({ port, path, connections, newConnections, seconds, tls = false }: Load): Promise<Answers> {
   const words = ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency']
   const header = newConnections ? ['-H', 'Connection: close'] : []
-  const url = `http://127.0.0.1:${port}${path}`
+  const url = `${tls ? 'https' : 'http'}://127.0.0.1:${port}${path}`
   const { stdout } = await run('wrk', [...words, ...header, url], { timeout: (seconds + 30) * 1000 })
   const numberAfter = (pattern: RegExp) => Number(pattern.exec(stdout)?.[1] ?? 0)
   const errors = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(stdout)?.slice(1) ?? []
