@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto'
+import { setMaxListeners } from 'node:events'
 import { hostname } from 'node:os'
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Bindings } from '../bindings/bindings.js'
@@ -37,7 +38,8 @@ export type HousekeepingOptions = {
   healthManagers: MachineSpec['healthManagers']
   keyChannel: KeyChannelAccess
   bindings: Bindings
-  challenges: Challenges
+  /** Null with another key manager, which publishes none. */
+  challenges: Challenges | null
   config: { compute: ComputeSettings; health_manager: HealthManagerSettings; housekeeping: HousekeepingSettings }
   log: Logger
   /** Value for lease_owner; unique for each start. */
@@ -66,6 +68,8 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   const { database, network, compute, bindings, challenges, config, log, poolIntervalSeconds = 1 } = options
   const owner = options.owner ?? `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}:housekeeping`
   const stopping = new AbortController()
+  // Each loop listens, and Node.js suspects a leak beyond ten.
+  setMaxListeners(32, stopping.signal)
   const pool: WarmPool = {
     database,
     parts: { ...options, beatIntervalSeconds: config.health_manager.beat_interval },
@@ -110,10 +114,14 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
       const due = await bindings.tend()
       if (due > 0) log.info({ loadBalancers: due }, 'certificates have changed, or nobody confirmed their use')
     }),
-    repeat('passing on challenges', CHALLENGES_SECONDS, stopping.signal, log, async () => {
-      const changed = await challenges.tend()
-      if (changed > 0) log.info({ challenges: changed }, 'challenges of a CA have come or gone')
-    }),
+    ...(challenges === null
+      ? []
+      : [
+          repeat('passing on challenges', CHALLENGES_SECONDS, stopping.signal, log, async () => {
+            const changed = await challenges.tend()
+            if (changed > 0) log.info({ challenges: changed }, 'challenges of a CA have come or gone')
+          }),
+        ]),
     repeat('looking for certificates that expire', EXPIRY_SECONDS, stopping.signal, log, async () => {
       await giveExpiryNotices(database, log)
     }),

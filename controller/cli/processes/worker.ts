@@ -55,7 +55,7 @@ export async function runWorker(directory: string): Promise<void> {
       healthManagers: [{ host: config.health_manager.host ?? address, port: config.health_manager.port }],
       keyChannel: access,
       bindings,
-      challenges: createChallenges({ channel, database }),
+      challenges: config.load_balancer.key_manager_url === undefined ? createChallenges({ channel, database }) : null,
       config,
       log,
     }
