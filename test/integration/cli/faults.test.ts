@@ -181,6 +181,7 @@ const ROWS: Readonly<Record<string, Row>> = {
   'certificates acme-account create': CLIENT,
   'certificates acme-account list': CLIENT,
   'certificates list': CLIENT,
+  'certificates order': { ...CLIENT, args: ['a.example.org'] },
   'certificates acme-account revoke': { ...CLIENT, args: [AMPHORA] },
   'db migrate': {
     changes: true,
