@@ -19,7 +19,7 @@ import {
 import { guard } from '../network/guard.js'
 import { type InterfacePlan, NO_CHANGE } from '../network/plan-interfaces.js'
 import type { Responses } from '../ocsp/responses.js'
-import type { Desired } from '../protocol/desired.js'
+import type { Desired, HaproxyPart } from '../protocol/desired.js'
 import { type AgentError, AnswerError, type ApplyResult } from '../protocol/messages.js'
 import type { Tls } from '../tls/tls.js'
 import { keepState, keptState } from './kept.js'
@@ -127,9 +127,10 @@ async function prepare(
   staged: Staged,
   desired: Desired,
   before: Desired | null,
-): Promise<{ network: InterfacePlan; headStart: HeadStart | null }> {
+): Promise<Pick<Change, 'network' | 'headStart' | 'isChecked'>> {
   const { log } = parts
   const onlyHaproxy = before !== null && isSameExceptHaproxy(before, desired)
+  const isChecked = !onlyHaproxy || !changesOnlyFiles(parts, before.haproxy, desired.haproxy)
   const headStart = onlyHaproxy ? await startAhead(parts, before.haproxy, desired.haproxy) : null
   try {
     const named = async () =>
@@ -137,9 +138,12 @@ async function prepare(
     // Leave repairs of the network to the reconciler: reading the network waits for any change of a network on the
     // host.
     const leavesNetwork = onlyHaproxy && before.sha256 !== desired.sha256
-    const [network] = await Promise.all([leavesNetwork ? NO_CHANGE : named(), checkHaproxyFile(staged)])
+    const [network] = await Promise.all([
+      leavesNetwork ? NO_CHANGE : named(),
+      ...(isChecked ? [checkHaproxyFile(staged)] : []),
+    ])
     if (!onlyHaproxy) await checkKeepalivedFile(staged)
-    return { network, headStart }
+    return { network, headStart, isChecked }
   } catch (error) {
     if (headStart !== null) {
       log.warn(`generation ${desired.generation} took effect ahead of its check, which failed: undoing it`)
@@ -148,6 +152,13 @@ async function prepare(
     throw error
   }
 }
+
+/**
+ * Whether only what HAProxy reads beside its own file differs, such as certificates. HAProxy checks each of these itself
+ * when it takes them over, so traffic need not wait for the check of the whole.
+ */
+const changesOnlyFiles = ({ haproxy }: Parts, before: HaproxyPart | null, desired: HaproxyPart | null): boolean =>
+  haproxy.pid() !== null && before !== null && before.sha256 === desired?.sha256
 
 /** HAProxy may run either configuration, so finishing and rolling back both need a reload. */
 async function finish(parts: Parts, staged: Staged, desired: Desired, before: Desired | null): Promise<void> {
@@ -159,7 +170,7 @@ async function finish(parts: Parts, staged: Staged, desired: Desired, before: De
     await rollBack(parts, desired, before)
     throw error
   }
-  await takeEffect(parts, staged, { before, desired, network, how: 'reload', headStart: null })
+  await takeEffect(parts, staged, { before, desired, network, how: 'reload', headStart: null, isChecked: true })
 }
 
 function rejectStale(store: Store, desired: Desired): void {
@@ -208,6 +219,8 @@ type Change = {
   network: InterfacePlan
   how: 'cheapest' | 'reload'
   headStart: HeadStart | null
+  /** If false, the check follows once the change has taken effect. */
+  isChecked: boolean
 }
 
 /**
@@ -216,7 +229,7 @@ type Change = {
  */
 async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise<Outcome> {
   const { store, haproxy, keepalived, log } = parts
-  const { before, desired, network, how, headStart } = change
+  const { before, desired, network, how, headStart, isChecked } = change
   try {
     store.activate(staged)
     const guardChanges = how === 'reload' || !isSamePair(before, desired)
@@ -231,6 +244,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
           desired,
           await transitionTo(parts, before?.haproxy ?? null, desired.haproxy, headStart),
         )
+    if (!isChecked) await checkHaproxyFile(staged)
     const keepalivedChanged = await runKeepalived(keepalived, before, desired)
     // Remove the guard last: what it protects may have listened until now.
     if (guardChanges && desired.pair === null) await guard(null)

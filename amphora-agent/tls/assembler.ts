@@ -1,6 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
 import { type Assembled, assemble } from '../../x509/material/assemble.js'
+import { FEW_ITERATIONS, TooManyIterations } from '../../x509/material/derivation.js'
 import { whatIsWrong } from '../../x509/material/inspect.js'
 import { type Material, Unusable } from '../../x509/material/material.js'
 
@@ -12,13 +13,17 @@ type Answer = { assembled: Assembled } | { wrong: string }
 const THREAD = 'krater assembler'
 
 /**
- * Assembles material. A PKCS#12 bundle or an encrypted key may take seconds, so that happens on a thread of its own, which
- * ends afterwards with all that it has read.
+ * Assembles material. A PKCS#12 bundle or an encrypted key may take seconds; that happens on a thread of its own, which
+ * ends afterwards with all that it has read. A start of the thread takes longer than a usual bundle.
  * @throws Unusable
  */
 export async function assembleAside(material: Material): Promise<Assembled> {
-  if (material.kind !== 'bundle' && (material.kind !== 'certificate' || material.passphrase === null))
-    return assemble(material)
+  const isLocked = material.kind === 'certificate' && material.passphrase !== null
+  try {
+    if (!isLocked) return assemble(material, FEW_ITERATIONS)
+  } catch (error) {
+    if (!(error instanceof TooManyIterations)) throw error
+  }
   // The agent is one file, and runs it on the thread too.
   const worker = new Worker(fileURLToPath(import.meta.url), { workerData: THREAD, execArgv: [] })
   try {

@@ -6,7 +6,7 @@ import { ApiError, badRequest, FloodError } from '../http/errors.js'
 import { createFairQueue, type Place } from '../process/fair-queue.js'
 import { createQueues } from '../process/in-turn.js'
 import { computationsAtOnce } from '../process/thread-pool.js'
-import { createInspector, type InspectorOptions } from './inspector.js'
+import { createInspector, createInspectorThreads, type InspectorOptions } from './inspector.js'
 
 export type CheckLimits = {
   /** Per request. */
@@ -64,9 +64,12 @@ export class CheckTooSlow extends Error {}
 
 export function createChecks(inspector: InspectorOptions, limits: CheckLimits = CHECK_LIMITS): Checks {
   const turns = createCheckTurns(limits)
+  const threads = createInspectorThreads(inspector.program)
   return {
     check: (place, requested, readerFor) =>
-      turns(place, requested, items => checkItems(items, readerFor, inspector, limits)),
+      turns(place, requested, items =>
+        checkItems(items, readerFor, { ...inspector, threads }, limits).finally(threads.prepare),
+      ),
   }
 }
 

@@ -21,9 +21,19 @@ export type InspectorOptions = {
   inspectionMilliseconds: number
   /** The thread's script. Default: the one beside the bundle. */
   program?: string
+  /** Where its threads come from. Default: each is started when it is needed. */
+  threads?: InspectorThreads
 }
 
 type Started = { worker: Worker; task: string }
+
+/** Threads that have read nothing yet. A start takes far longer than most inspections. */
+export type InspectorThreads = {
+  /** @throws the reason of the signal when it aborts the start */
+  take: (signal: AbortSignal) => Promise<Started>
+  /** Starts a thread for the next `take`, unless there is one. It does not keep the process alive. */
+  prepare: () => void
+}
 
 /** Per thread: many times what the largest material needs. */
 const MEMORY = { maxOldGenerationSizeMb: 128, maxYoungGenerationSizeMb: 16 }
@@ -39,7 +49,11 @@ const BUNDLED_PROGRAM = fileURLToPath(new URL('inspector-thread.js', import.meta
  * Inspects in a separate thread with limited CPU time and memory, as tenants can craft material that is expensive to
  * read. A thread that reaches a limit is terminated; the next material gets a new one.
  */
-export function createInspector({ inspectionMilliseconds, program = BUNDLED_PROGRAM }: InspectorOptions): Inspector {
+export function createInspector({
+  inspectionMilliseconds,
+  program = BUNDLED_PROGRAM,
+  threads = createInspectorThreads(program),
+}: InspectorOptions): Inspector {
   let thread: Started | null = null
 
   const end = async (): Promise<void> => {
@@ -47,19 +61,8 @@ export function createInspector({ inspectionMilliseconds, program = BUNDLED_PROG
     thread = null
     await ended?.worker.terminate()
   }
-  const start = async (signal: AbortSignal): Promise<Started> => {
-    const worker = new Worker(program, { resourceLimits: MEMORY, execArgv: [] })
-    const first = await nextEvent(worker, START_LIMIT_MS, signal)
-    if (typeof first === 'object' && 'task' in first) {
-      lowerPriority(first.task)
-      return { worker, task: first.task }
-    }
-    await worker.terminate()
-    signal.throwIfAborted()
-    throw new Error('The certificate inspector thread did not start.')
-  }
   const inspect = async (material: Material, signal: AbortSignal): Promise<Inspected> => {
-    thread ??= await start(signal)
+    thread ??= await threads.take(signal)
     const { worker, task } = thread
     const { copy, buffers } = moveOut(material)
     const before = processorMilliseconds(task)
@@ -75,6 +78,48 @@ export function createInspector({ inspectionMilliseconds, program = BUNDLED_PROG
     return { wrong: TOO_COSTLY }
   }
   return { inspect, close: end }
+}
+
+export function createInspectorThreads(program = BUNDLED_PROGRAM): InspectorThreads {
+  let spare: Started | 'starting' | null = null
+  return {
+    take: async signal => {
+      if (spare === null || spare === 'starting') return start(program, signal)
+      const taken = spare
+      spare = null
+      if (taken.worker.threadId === ENDED) return start(program, signal)
+      taken.worker.ref()
+      return taken
+    },
+    prepare: () => {
+      if (spare !== null) return
+      spare = 'starting'
+      start(program, AbortSignal.timeout(START_LIMIT_MS)).then(
+        started => {
+          started.worker.unref()
+          spare = started
+        },
+        () => {
+          // Whoever needs one starts it, and reports why it does not start.
+          spare = null
+        },
+      )
+    },
+  }
+}
+
+const ENDED = -1
+
+async function start(program: string, signal: AbortSignal): Promise<Started> {
+  const worker = new Worker(program, { resourceLimits: MEMORY, execArgv: [] })
+  const first = await nextEvent(worker, START_LIMIT_MS, signal)
+  if (typeof first === 'object' && 'task' in first) {
+    lowerPriority(first.task)
+    return { worker, task: first.task }
+  }
+  await worker.terminate()
+  signal.throwIfAborted()
+  throw new Error('The certificate inspector thread did not start.')
 }
 
 /**

@@ -1,5 +1,6 @@
 import { X509Certificate } from 'node:crypto'
 import t from 'tap'
+import { makeBundle } from '../support/inputs/certificates.js'
 import { certificateFor, createHttpsSite, keepOpen } from '../support/worlds/https-site.js'
 import { startKrater } from '../support/worlds/krater.js'
 
@@ -27,7 +28,10 @@ t.test('certificates are served, changed at runtime, and kept while the key mana
     t.equal((await site.ask('other.example.com')).serial, serialOf(other))
     await site.update({ sni_container_refs: [] })
     await t.rejects(site.ask('other.example.com'), /altnames/, 'the default certificate again')
-    t.same((await site.transitions()).slice(0, 3), ['runtime', 'runtime', 'runtime'])
+    const costly = certificateFor('www.example.com')
+    await site.update({ default_tls_container_ref: await site.storeBytes(makeBundle(costly, ['-iter', '50000'])) })
+    t.equal((await site.ask('www.example.com')).serial, serialOf(costly), 'also from a bundle that takes long to open')
+    t.same((await site.transitions()).slice(0, 4), ['runtime', 'runtime', 'runtime', 'runtime'])
     t.notOk(isClosed, 'a connection stays open')
     kept.destroy()
   })

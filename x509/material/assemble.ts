@@ -4,6 +4,7 @@ import { encodePem } from '../encoding/pem.js'
 import { readPrivateKey } from '../private-key.js'
 import { openBundle } from './bundle.js'
 import { readIntermediates, readLeafAndOthers, readPemCertificates, requireName } from './certificates.js'
+import { type DerivationLimits, MOST_ITERATIONS } from './derivation.js'
 import { type Material, Unusable } from './material.js'
 import { pemBlocks } from './pem-blocks.js'
 import { readRevocationLists } from './revocation-lists.js'
@@ -35,13 +36,13 @@ export type CertificateFacts = {
 /**
  * Makes of stored material what a TLS program reads: the certificate, the ones above it in the order of issuing without
  * the root, and the key without a passphrase. Slow for a PKCS#12 bundle or an encrypted key: do not call it on a thread
- * that answers requests.
- * @throws Unusable, InvalidX509
+ * that answers requests, unless `limits` are low.
+ * @throws Unusable, InvalidX509, TooManyIterations if lower limits than the greatest are exceeded
  */
-export function assemble(material: Material): Assembled {
+export function assemble(material: Material, limits: DerivationLimits = MOST_ITERATIONS): Assembled {
   switch (material.kind) {
     case 'bundle': {
-      const { certificates, privateKey } = openBundle(material.bundle)
+      const { certificates, privateKey } = openBundle(material.bundle, limits)
       if (certificates.length === 0) throw new Unusable('the PKCS#12 bundle holds no certificate')
       const leaf = certificates.find(certificate => belongsTo(privateKey, certificate))
       if (leaf === undefined) throw new Unusable('the private key belongs to none of its certificates')

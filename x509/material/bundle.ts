@@ -3,7 +3,7 @@ import forge from 'node-forge'
 import { writeDer } from '../encoding/asn1.js'
 import { readPrivateKey } from '../private-key.js'
 import { readCertificate } from './certificates.js'
-import { TooManyIterations, withLimitedDerivations } from './derivation.js'
+import { type DerivationLimits, MOST_ITERATIONS, TooManyIterations, withLimitedDerivations } from './derivation.js'
 import { Unusable } from './material.js'
 
 /** Far more than a bundle needs, yet safe for the stack. */
@@ -14,11 +14,12 @@ type Bag = forge.pkcs12.Bag
 export type Bundle = { certificates: readonly X509Certificate[]; privateKey: KeyObject }
 
 /**
- * Opens a PKCS#12 bundle without a passphrase. Slow: do not call it on the thread that answers requests.
- * @throws Unusable, InvalidX509
+ * Opens a PKCS#12 bundle without a passphrase. Slow, unless `limits` are low: do not call it on the thread that answers
+ * requests.
+ * @throws Unusable, InvalidX509, TooManyIterations if lower limits than the greatest are exceeded
  */
-export function openBundle(bytes: Uint8Array): Bundle {
-  const bags = readBags(bytes)
+export function openBundle(bytes: Uint8Array, limits: DerivationLimits): Bundle {
+  const bags = readBags(bytes, limits)
   const ofType = (...types: (string | undefined)[]) => bags.filter(({ type }) => types.includes(type))
   const { pkcs8ShroudedKeyBag, keyBag, certBag } = forge.pki.oids
   const [key] = ofType(pkcs8ShroudedKeyBag, keyBag)
@@ -29,13 +30,14 @@ export function openBundle(bytes: Uint8Array): Bundle {
   }
 }
 
-function readBags(bytes: Uint8Array): readonly Bag[] {
+function readBags(bytes: Uint8Array, limits: DerivationLimits): readonly Bag[] {
   // Bundles without a passphrase come in two forms: with an empty one, or with none.
   for (const passphrase of ['', undefined]) {
     try {
-      return withLimitedDerivations(() => decode(bytes, passphrase))
+      return withLimitedDerivations(limits, () => decode(bytes, passphrase))
     } catch (error) {
       if (error instanceof TooManyIterations) {
+        if (limits !== MOST_ITERATIONS) throw error
         throw new Unusable('the PKCS#12 bundle uses too many iterations')
       }
     }

@@ -2,10 +2,14 @@ import { pbkdf2Sync } from 'node:crypto'
 import forge from 'node-forge'
 import { derivePkcs12Key } from './pkcs12-derivation.js'
 
-/** Total per bundle: about a second of native code. OpenSSL derives 3 keys by 2048 each, others by up to 600000. */
-const MAX_PBKDF2_ITERATIONS = 2_500_000
-/** Total per bundle for PKCS#12's own derivation, one hash call each: a few tenths of a second. */
-const MAX_PKCS12_ITERATIONS = 150_000
+/** Iterations in total per bundle: of PBKDF2, and of PKCS#12's own derivation, one hash call each. */
+export type DerivationLimits = { pbkdf2: number; pkcs12: number }
+
+/** About a second of native code, and a few tenths of one. Some programs derive each key by 600000 iterations. */
+export const MOST_ITERATIONS: DerivationLimits = { pbkdf2: 2_500_000, pkcs12: 150_000 }
+
+/** A few hundredths of a second. OpenSSL derives 3 keys by 2048 each. */
+export const FEW_ITERATIONS: DerivationLimits = { pbkdf2: 8_192, pkcs12: 8_192 }
 
 export class TooManyIterations extends Error {}
 
@@ -14,11 +18,11 @@ export class TooManyIterations extends Error {}
  * limited number of iterations.
  * @throws TooManyIterations, and what `body` throws
  */
-export function withLimitedDerivations<T>(body: () => T): T {
+export function withLimitedDerivations<T>(limits: DerivationLimits, body: () => T): T {
   const { pbkdf2 } = forge.pkcs5
   const { generatePkcs12Key } = forge.pbe
-  const spendPbkdf2 = createBudget(MAX_PBKDF2_ITERATIONS)
-  const spendPkcs12 = createBudget(MAX_PKCS12_ITERATIONS)
+  const spendPbkdf2 = createBudget(limits.pbkdf2)
+  const spendPkcs12 = createBudget(limits.pkcs12)
 
   const limitedPbkdf2 = (
     passphrase: string | null | undefined,
