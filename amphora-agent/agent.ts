@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
+import { dirname } from 'node:path'
 import { createHandler } from './answers.js'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
@@ -19,6 +20,7 @@ import { keepBounded } from './log/bounded-files.js'
 import { receiveHaproxyLog } from './log/haproxy-receiver.js'
 import { AGENT_LOG, createLog, type Log } from './log/log.js'
 import { createRepairs, type Repairs } from './log/repairs.js'
+import { describeCertificates } from './metrics/certificates.js'
 import { answerMetrics } from './metrics/responder.js'
 import { prepareMachine } from './network/configure.js'
 import { Responses } from './ocsp/responses.js'
@@ -63,7 +65,7 @@ async function startHelpers(boot: Boot, log: Log): Promise<() => Promise<void>> 
   const stopReceiving = await receiveHaproxyLog(log)
   prepareMachine(haproxyGroup(), log)
   const stopPings = await answerPings(log)
-  const stopMetrics = await answerMetrics(boot.limits ?? {}, log)
+  const stopMetrics = await answerMetrics(boot.limits ?? {}, () => describeCertificates(dirname(CURRENT_HAPROXY)), log)
   return async () => {
     await stopReceiving()
     await stopPings()

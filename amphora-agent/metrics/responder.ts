@@ -19,9 +19,14 @@ const MAX_HEADER_SIZE = 32 * 1024
 
 /**
  * Answers a PROMETHEUS listener with HAProxy's metrics under Octavia's names. HAProxy cannot rename its own.
+ * @param describeMore further metrics, as text
  * @returns a function that stops it
  */
-export async function answerMetrics(limits: NonNullable<Boot['limits']>, log: Log): Promise<() => Promise<void>> {
+export async function answerMetrics(
+  limits: NonNullable<Boot['limits']>,
+  describeMore: () => string,
+  log: Log,
+): Promise<() => Promise<void>> {
   const turns = new Turns()
   const measure = createMachineUse(limits)
   const stopped = new AbortController()
@@ -32,7 +37,8 @@ export async function answerMetrics(limits: NonNullable<Boot['limits']>, log: Lo
       if (response.destroyed) return
       const started = performance.now()
       try {
-        await sendMetrics(measure(), response, AbortSignal.any([stopped.signal, AbortSignal.timeout(ANSWER_MS)]))
+        const ownMetrics = () => describeUse(measure()) + describeMore()
+        await sendMetrics(ownMetrics, response, AbortSignal.any([stopped.signal, AbortSignal.timeout(ANSWER_MS)]))
         lastError = ''
       } catch (error) {
         if (!response.headersSent) response.writeHead(502, { connection: 'close' }).end()
@@ -68,14 +74,14 @@ function listen(server: Server, log: Log): Promise<void> {
   })
 }
 
-async function sendMetrics(use: MachineUse, response: ServerResponse, signal: AbortSignal): Promise<void> {
+async function sendMetrics(ownMetrics: () => string, response: ServerResponse, signal: AbortSignal): Promise<void> {
   const source = await askHaproxy(signal)
   response.writeHead(200, {
     'content-type': 'text/plain; version=0.0.4',
     'cache-control': 'no-cache',
     connection: 'close',
   })
-  response.write(describeUse(use))
+  response.write(ownMetrics())
   await pipeline(source.setEncoding('utf8'), translate, response, { signal })
 }
 
