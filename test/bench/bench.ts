@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { cpus, totalmem } from 'node:os'
 import { join } from 'node:path'
 import { benchApi } from './api.js'
+import { benchCertificateToHandshake } from './certificate-to-handshake.js'
 import { benchChangeToTraffic } from './change-to-traffic.js'
 import { benchDoors } from './doors.js'
 import { benchDrifts } from './drifts.js'
@@ -52,6 +53,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'rendered-tls': {
     title: 'TLS through a rendered configuration',
     parts: async () => [await benchRenderedTls()],
+  },
+  'certificate-to-handshake': {
+    title: 'From a certificate to the first handshake with it',
+    parts: async root => [await benchCertificateToHandshake(root)],
   },
   'idle-amphorae': {
     title: 'Idle amphorae',
