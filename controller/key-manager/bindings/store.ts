@@ -13,7 +13,8 @@ export const UNCONFIRMED_SECONDS = 120
 
 /**
  * Binds objects to a load balancer that is about to use them, and stores what was found of each. Locks them, so that
- * a concurrent deletion either sees the binding or has happened before.
+ * a concurrent deletion either sees the binding or has happened before. What was confirmed must be confirmed again: a
+ * worker that is about to release it does not know of the new use.
  * @returns the targets that are still there
  */
 export async function bind(
@@ -42,7 +43,7 @@ export async function bind(
          FROM held JOIN wanted ON wanted.id = held.id
        ON CONFLICT (${ownerId}, ${names}) DO UPDATE
           SET project_id = excluded.project_id, load_balancer_id = excluded.load_balancer_id, user_id = excluded.user_id,
-              bound_at = excluded.bound_at, material = c.material || excluded.material
+              bound_at = excluded.bound_at, confirmed = false, material = c.material || excluded.material
        RETURNING c.${ownerId} AS id`,
     )
     held.push(...stored.map(({ id }) => ({ kind, id })))

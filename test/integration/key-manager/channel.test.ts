@@ -142,6 +142,20 @@ t.test('a bundle is bound as a secret, and a reference that is gone has a reason
   t.equal((await ask('DELETE', `/v1/secrets/${bundle}`)).status, 204)
 })
 
+t.test('a worker that releases a certificate keeps it for a request that is about to use it again', async t => {
+  const id = randomUUID()
+  const [former, next] = [await storeContainer(), await storeContainer()]
+  await bind(id, [former.ref])
+  await put(id, [former.ref], [])
+  await bind(id, [next.ref])
+  await put(id, [former.ref, next.ref], [])
+  t.equal((await bind(id, [former.ref])).status, 200)
+  await put(id, [next.ref], [])
+  t.equal((await ask('DELETE', `/v1/containers/${former.id}`)).status, 409)
+  await put(id, [former.ref], [])
+  t.equal((await ask('DELETE', `/v1/containers/${next.id}`)).status, 204)
+})
+
 t.test('another project’s object is bound by its ACL alone, and only as long as that lasts', async t => {
   const [id, amphora] = [randomUUID(), randomUUID()]
   const { ref, key, id: containerId } = await storeContainer()
