@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { Credential } from '../../amphora-agent/protocol/credential.js'
 import type { Database } from '../database/connection.js'
-import { many } from '../database/query.js'
+import { execute, many } from '../database/query.js'
 import { sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import { type MaterialReference, materialKey, referencesIn } from '../load-balancer/tree/certificate-references.js'
@@ -34,8 +34,8 @@ export type Bindings = {
   /** Releases all of a load balancer that is gone. @throws KeyManagerAway */
   release: (tree: LoadBalancerTree) => Promise<void>
   /**
-   * Asks which load balancers the key manager must be told of again, makes those due, and releases those that do not
-   * exist.
+   * Makes those load balancers due of which the key manager must be told again, because it asks for that or because it
+   * was away, and releases those that do not exist.
    * @returns how many there were @throws KeyManagerAway
    */
   tend: () => Promise<number>
@@ -83,9 +83,10 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
       const wanted = referencesIn(tree)
       if (wanted.length === 0 && tree.material.length === 0 && tree.boundSha256 === null) return tree
       const references = together(wanted, tree.material)
-      return tell(tree, references, amphorae).catch((error: unknown) => {
+      return tell(tree, references, amphorae).catch(async (error: unknown) => {
         if (!(error instanceof KeyManagerAway)) throw error
         log.warn({ loadBalancer: tree.id }, `cannot bind certificates: ${error.message}`)
+        await markUntold(database, tree.id)
         return { ...tree, material: references.map(one => merged(one, tree.material)) }
       })
     },
@@ -98,9 +99,10 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
     settle: async (tree, amphorae) => {
       const wanted = referencesIn(tree)
       if (wanted.length === tree.material.length) return
-      await tell(tree, wanted, amphorae).catch((error: unknown) => {
+      await tell(tree, wanted, amphorae).catch(async (error: unknown) => {
         if (!(error instanceof KeyManagerAway)) throw error
         log.warn({ loadBalancer: tree.id }, `cannot release certificates: ${error.message}`)
+        await markUntold(database, tree.id)
       })
     },
     release: async tree => {
@@ -109,9 +111,10 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
     },
     tend: async () => {
       const ids = await keeper.due()
-      const present = ids.length === 0 ? [] : await makeDue(database, ids)
-      for (const id of ids.filter(one => !present.includes(one))) await keeper.release(id, [])
-      return ids.length
+      const made = await makeDue(database, ids)
+      const gone = ids.filter(one => !made.includes(one))
+      for (const id of gone) await keeper.release(id, [])
+      return made.length + gone.length
     },
   }
 }
@@ -119,13 +122,25 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
 /** In place of a hash: the key manager must be told again. */
 const MUST_TELL = 'due'
 
-/** @returns those that exist */
+/** The key manager did not hear of a load balancer. Once it is back, `tend` makes the load balancer due. */
+async function markUntold(database: Database, id: string): Promise<void> {
+  await execute(database, sql`UPDATE load_balancer SET bound_sha256 = ${MUST_TELL} WHERE id = ${id}`)
+}
+
+/**
+ * Makes load balancers due of which the key manager must be told: those that it asks for, and those of which it did not
+ * hear before. The latter keep their pauses between attempts.
+ * @returns those that exist
+ */
 async function makeDue(database: Database, ids: readonly string[]): Promise<string[]> {
   const rows = await many(
     database,
     sql<{ id: string }>`
-      UPDATE load_balancer SET bound_sha256 = ${MUST_TELL}, recheck_at = now(), retry_at = least(retry_at, now())
-       WHERE id = ANY(${ids}::uuid[]) RETURNING id, pg_notify(${WAKE_CHANNEL}, id::text)`,
+      UPDATE load_balancer
+         SET bound_sha256 = ${MUST_TELL}, recheck_at = now(),
+             retry_at = CASE WHEN id = ANY(${ids}::uuid[]) THEN least(retry_at, now()) ELSE retry_at END
+       WHERE id = ANY(${ids}::uuid[]) OR bound_sha256 = 'due' AND recheck_at IS NULL
+      RETURNING id, pg_notify(${WAKE_CHANNEL}, id::text)`,
   )
   return rows.map(({ id }) => id)
 }

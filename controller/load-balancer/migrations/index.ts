@@ -17,6 +17,7 @@ import { tlsMaterial } from './015-tls-material.js'
 import { certificateProofs } from './016-certificate-proofs.js'
 import { acmeChallenges } from './017-acme-challenges.js'
 import { expiryNotices } from './018-expiry-notices.js'
+import { untoldBindings } from './019-untold-bindings.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -37,4 +38,5 @@ export const migrations: readonly Migration[] = [
   certificateProofs,
   acmeChallenges,
   expiryNotices,
+  untoldBindings,
 ]

@@ -1,0 +1,86 @@
+import t from 'tap'
+import { createBindings, type Keeper, KeyManagerAway } from '../../../controller/bindings/bindings.js'
+import { storeFound } from '../../../controller/bindings/store.js'
+import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
+import { createLog } from '../../../controller/log/log.js'
+import { createTestDatabase } from '../../support/database/database.js'
+import { insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+
+/** When the key manager is told of what load balancers use, though it may be away or a worker may die. */
+
+const testDatabase = await createTestDatabase()
+t.teardown(testDatabase.drop)
+const database = testDatabase.of('load_balancer')
+const REF = 'http://key-manager.test/v1/secrets/0c9d7ad9-2e4c-4a7f-9f5f-1b3f6a4f8f10'
+
+/** A key manager that can be away, and what it was told last. */
+const keyManager = { isAway: false, told: new Map<string, readonly string[]>() }
+const answer = async <T>(act: () => T): Promise<T> => {
+  if (keyManager.isAway) throw new KeyManagerAway('it is away')
+  return act()
+}
+const keeper: Keeper = {
+  bind: (tree, references) =>
+    answer(() => {
+      keyManager.told.set(
+        tree.id,
+        references.map(({ ref }) => ref),
+      )
+      return references.map(({ ref, kind }) => ({ ref, kind, digest: 'a'.repeat(64) }))
+    }),
+  lend: async () => null,
+  release: id => answer(() => void keyManager.told.delete(id)),
+  due: () => answer(() => []),
+}
+const bindings = createBindings({ keeper, database, log: createLog('test', 'silent') })
+
+/** A load balancer whose listener with a certificate was removed, before the worker looks at it. */
+async function removedListener(): Promise<string> {
+  const id = await insertLoadBalancer(database)
+  await storeFound(database, id, [{ ref: REF, kind: 'certificate', digest: 'a'.repeat(64) }], 'before')
+  keyManager.told.set(id, [REF])
+  return id
+}
+
+/** What a worker does, apart from the deployment between the two. */
+async function converge(id: string): Promise<void> {
+  const tree = await readTree(database, id)
+  if (tree === null) throw new Error('it exists')
+  await bindings.settle({ ...tree, ...(await bindings.bind(tree, [])) }, [])
+}
+const rowOf = (id: string) => database('load_balancer').where({ id }).first()
+
+t.test('what is not served any more is released, also if the key manager is away at that moment', async t => {
+  const id = await removedListener()
+  keyManager.isAway = true
+  await converge(id)
+  t.same(keyManager.told.get(id), [REF])
+  await t.rejects(bindings.tend(), /it is away/)
+  t.equal((await rowOf(id)).recheck_at, null, 'while it is away, nobody tries')
+
+  keyManager.isAway = false
+  t.equal(await bindings.tend(), 1)
+  t.not((await rowOf(id)).recheck_at, null, 'the load balancer is due')
+  t.equal(await bindings.tend(), 0, 'once')
+  await converge(id)
+  t.same(keyManager.told.get(id), [])
+  await database('load_balancer').where({ id }).update({ recheck_at: null })
+  t.equal(await bindings.tend(), 0)
+})
+
+t.test('a worker that dies between telling the key manager and noting that leaves it to the next one', async t => {
+  const id = await removedListener()
+  const dying = createBindings({
+    keeper: {
+      ...keeper,
+      bind: async (...told) => Promise.reject(new Error(`dead after ${await keeper.bind(...told)}`)),
+    },
+    ...{ database, log: createLog('test', 'silent') },
+  })
+  const tree = await readTree(database, id)
+  if (tree === null) throw new Error('it exists')
+  await t.rejects(dying.settle(tree, []), /dead/)
+  await converge(id)
+  t.same(keyManager.told.get(id), [])
+  t.same((await readTree(database, id))?.material, [])
+})
