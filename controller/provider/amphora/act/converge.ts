@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { Bindings } from '../../../bindings/bindings.js'
+import { type Bindings, KeyManagerAway } from '../../../bindings/bindings.js'
 import { readLiveness } from '../../../health-manager/liveness.js'
 import { judgeSilence } from '../../../health-manager/silence.js'
 import { referencesIn } from '../../../load-balancer/tree/certificate-references.js'
@@ -91,10 +91,19 @@ export async function converge(
   throw new ProvisioningFault('not-settling', `The desired state was not reached after ${MAX_ROUNDS} attempts.`)
 }
 
-/** Releases what nothing serves any more. */
+/**
+ * Releases what nothing serves any more.
+ * @throws ProvisioningFault if the key manager cannot be told that a load balancer is gone
+ */
 async function release(bindings: Bindings, tree: LoadBalancerTree, amphorae: readonly string[]): Promise<void> {
-  if (tree.change === 'delete') await bindings.release(tree)
-  else await bindings.settle(tree, amphorae)
+  if (tree.change !== 'delete') return bindings.settle(tree, amphorae)
+  await bindings.release(tree).catch((error: unknown) => {
+    if (!(error instanceof KeyManagerAway)) throw error
+    throw new ProvisioningFault(
+      'certificates-in-use',
+      'Nothing of the load balancer runs any more, but the key manager does not answer, so its certificates are still in use there.',
+    )
+  })
 }
 
 /** What amphorae miss, by their ids. */
