@@ -32,6 +32,13 @@ export type CrashScene = {
    * @throws Error when the step to kill at is never reached
    */
   killAt: (running: Running, kill: Kill | null, work: Work) => Promise<string[]>
+  /**
+   * Lets statements pass from now on, and kills the process when the statement with this number, counted from 1, has
+   * happened and the process does not know it yet; with 0, before the first one happens.
+   * @param isOver when the work is over, however many statements it took
+   * @returns the step at which it died; null if the work was over before
+   */
+  killAfter: (running: Running, statements: number, isOver: () => boolean) => Promise<string | null>
 }
 
 /** The first step before it happens, and every step after it happened, while the process does not know it yet. */
@@ -57,12 +64,14 @@ export const SAME = { unknown: [], missing: [] }
  * @param databaseUrl of the key manager's role
  * @param masterKey 32 bytes
  * @param settings of the `key_manager` group
+ * @param channel that processes serve which do `bindings`
  */
 export async function createCrashScene(
   t: Test,
   databaseUrl: string,
   masterKey: Buffer,
   settings: Readonly<Record<string, unknown>> = {},
+  channel?: ProcessOrders['channel'],
 ): Promise<CrashScene> {
   const directory = t.testdir({})
   await bundle({ process: join(import.meta.dirname, '../worlds/key-manager-process.ts') }, directory)
@@ -77,7 +86,10 @@ export async function createCrashScene(
   const start: CrashScene['start'] = async does => {
     const child = spawn(process.execPath, ['--enable-source-maps', program], { stdio: ['pipe', 'pipe', 'inherit'] })
     children.add(child)
-    const orders: ProcessOrders = { does, databaseUrl: proxy.url, masterKey: masterKey.toString('hex'), settings }
+    const orders: ProcessOrders = {
+      ...{ does, databaseUrl: proxy.url, masterKey: masterKey.toString('hex'), settings },
+      ...(channel !== undefined && { channel }),
+    }
     child.stdin.end(JSON.stringify(orders))
     const lines = createInterface({ input: child.stdout })
     const [firstLine] = await Promise.race([once(lines, 'line'), once(child, 'exit')])
@@ -118,5 +130,24 @@ export async function createCrashScene(
     proxy.watch(() => {})
     return seen
   }
-  return { start, killAt }
+
+  const killAfter: CrashScene['killAfter'] = async (running, statements, isOver) => {
+    let answered = 0
+    let diedAt: string | null = null
+    proxy.watch(({ sql, at }) => {
+      const step = stepOf(sql)
+      // A connection says nothing of the work.
+      if (step === 'connect') return undefined
+      if (at === 'answered') answered++
+      if (at === 'answered' ? answered < statements : statements > 0) return undefined
+      diedAt = step
+      proxy.watch(() => new Promise(() => {}))
+      return new Promise(() => {})
+    })
+    await eventually(`killed after ${statements} statements, or over`, () => diedAt !== null || isOver(), 30_000)
+    await running.kill()
+    proxy.watch(() => {})
+    return diedAt
+  }
+  return { start, killAt, killAfter }
 }
