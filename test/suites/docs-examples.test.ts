@@ -30,6 +30,7 @@ const CREATIONS: Readonly<Record<string, string>> = {
   'POST /v1/containers': 'CONTAINER_ID',
   'POST /v1/orders': 'ORDER_ID',
   'POST /v1/transport_keys': 'TRANSPORT_KEY_ID',
+  'POST /v1/acme-accounts': 'ACME_ACCOUNT_ID',
   'POST /v1/cas': 'CA_ID',
   'POST /v2/lbaas/flavorprofiles': 'FLAVORPROFILE_ID',
   'POST /v2/lbaas/flavors': 'FLAVOR_ID',
@@ -58,6 +59,9 @@ const REFUSED: readonly (readonly [RegExp, number])[] = [
   [/\{consumer\}$/, 404],
   [/^DELETE \/v2\/octavia\/amphorae\/\{id\}$/, 409],
   [/^GET \/v2\/octavia\/amphorae\/\{id\}\/stats$/, 404],
+  // It is less than a minute old, and has no former version.
+  [/^POST \/v1\/certificates\/\{id\}\/renew$/, 429],
+  [/^POST \/v1\/certificates\/\{id\}\/rollback$/, 409],
   // Each service has quotas of its own instead.
   [/^POST \/v3\/(registered_)?limits$/, 501],
   [/^\w+ \/v3\/(registered_)?limits\/\{id\}$/, 404],
@@ -87,7 +91,7 @@ function inOrder(operations: readonly Documented[]): Documented[] {
 
 /** The id in an answer to a creation: of the object, or at the end of its URL. */
 function idIn(answer: string): string {
-  const patterns = [/"id": ?"([^"]+)"/, /(?:_ref| href)": ?"[^"]*\/([^"/]+)"/, /"region": ?"([^"]+)"/]
+  const patterns = [/"id": ?"([^"]+)"/, /(?:_ref| href)": ?"[^"]*\/([^"/]+)"/, /"(?:region|key_id)": ?"([^"]+)"/]
   const [, id = ''] = patterns.map(pattern => pattern.exec(answer)).find(found => found !== null) ?? []
   return id
 }
@@ -117,8 +121,21 @@ async function extrasFor({ name }: Documented, shell: Shell): Promise<Shell> {
   if (name === 'PUT /v1/secrets/{id}')
     return { SECRET_ID: idIn(await ask(shell, 'KEY_MANAGER_URL', '/v1/secrets', {})) }
   if (name === 'POST /v1/cas' || name.includes('global-preferred')) return { CA_ID: await rootAuthority(shell) }
+  if (/\/v1\/certificates\/\{id\}/.test(name)) return { CONTAINER_ID: await certificate(shell) }
   if (/octavia\/amphorae\/\{id\}/.test(name)) return { AMPHORA_ID: await amphora(shell, name.startsWith('DELETE')) }
   return {}
+}
+
+/** The container of a certificate that an order issued. */
+async function certificate(shell: Shell): Promise<string> {
+  const list = async () =>
+    JSON.parse(await ask(shell, 'KEY_MANAGER_URL', '/v1/certificates')).certificates as { container_ref: string }[]
+  if ((await list()).length === 0) {
+    const meta = { ca_id: await rootAuthority(shell), subject_dn: 'CN=www.example.com' }
+    await ask(shell, 'KEY_MANAGER_URL', '/v1/orders', { type: 'certificate', meta })
+  }
+  await until('a certificate is issued', async () => (await list()).length > 0)
+  return (await list())[0]?.container_ref.split('/').at(-1) ?? ''
 }
 
 async function rootAuthority(shell: Shell): Promise<string> {
