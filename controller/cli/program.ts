@@ -20,7 +20,7 @@ Examples:
 
   A second instance beside the first needs its own directory and ports. The first start writes them to krater.yaml:
   KRATER_STATE_DIR=/srv/krater KRATER_IDENTITY_PORT=5001 KRATER_LOAD_BALANCER_PORT=9877 \\
-    KRATER_NETWORK_PORT=9697 KRATER_KEY_MANAGER_PORT=9312 npx krater up
+    KRATER_NETWORK_PORT=9697 KRATER_KEY_MANAGER_PORT=9411 npx krater up
 
 Settings are in krater.yaml in the state directory. Environment variables override them:
 KRATER_NETWORK_DRIVER overrides network.driver. \`krater settings\` lists all settings.

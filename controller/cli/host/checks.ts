@@ -78,8 +78,21 @@ export function listenersOf(config: Configuration, healthManagerHost: string | n
     { what: 'the key manager API', setting: 'key_manager', ...config.key_manager },
   ].map(({ what, setting, host, port }) => ({ what, setting, protocol: 'tcp' as const, host, port }))
   if (healthManagerHost === null) return tcp
+  const { key_manager_url, key_manager_gateway_port } = config.load_balancer
   return [
     ...tcp,
+    ...(key_manager_url === undefined
+      ? []
+      : [
+          {
+            what: 'the gateway to the key manager',
+            setting: 'health_manager',
+            portSetting: 'load_balancer.key_manager_gateway_port',
+            protocol: 'tcp' as const,
+            host: healthManagerHost,
+            port: key_manager_gateway_port,
+          },
+        ]),
     {
       what: 'the key channel',
       setting: 'key_manager.channel',

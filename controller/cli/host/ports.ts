@@ -8,7 +8,15 @@ import { reasonOf } from '../faults/system-fault.js'
 
 const run = promisify(execFile)
 
-export type Listener = { what: string; setting: string; protocol: 'tcp' | 'udp'; host: string; port: number }
+export type Listener = {
+  what: string
+  /** The settings that have `host` and, unless `portSetting` names another setting, `port`. */
+  setting: string
+  portSetting?: string
+  protocol: 'tcp' | 'udp'
+  host: string
+  port: number
+}
 
 /** A fault for each address on which the service cannot listen; none when all are free and differ. */
 export async function takenPorts(listeners: readonly Listener[]): Promise<Fault[]> {
@@ -28,12 +36,18 @@ function isSameAddress(one: Listener, other: Listener): boolean {
 
 function describeShared(one: Listener, other: Listener): Fault {
   return {
-    what: `${one.setting}.port and ${other.setting}.port are both ${other.port}, but ${one.what} and ${other.what} need a port each`,
-    remedy: `Set another ${other.setting}.port (${variableOf(other)}) or ${one.setting}.port (${variableOf(one)})`,
+    what: `${portSettingOf(one)} and ${portSettingOf(other)} are both ${other.port}, but ${one.what} and ${other.what} need a port each`,
+    remedy: `Set another ${describeSetting(other)} or ${describeSetting(one)}`,
   }
 }
 
-const variableOf = ({ setting }: Listener): string => `KRATER_${setting.toUpperCase()}_PORT`
+const portSettingOf = ({ setting, portSetting }: Listener): string => portSetting ?? `${setting}.port`
+
+/** A setting with its variable: `identity.port (KRATER_IDENTITY_PORT)`. */
+function describeSetting(listener: Listener): string {
+  const setting = portSettingOf(listener)
+  return `${setting} (KRATER_${setting.replaceAll('.', '_').toUpperCase()})`
+}
 
 async function takenByOthers(listeners: readonly Listener[]): Promise<Fault[]> {
   const found = await Promise.all(
@@ -47,12 +61,11 @@ async function takenByOthers(listeners: readonly Listener[]): Promise<Fault[]> {
 
 async function describeTaken(listener: Listener, code: string): Promise<Fault> {
   const { what, setting, protocol, host, port } = listener
-  const variable = variableOf(listener)
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(protocol, host, port)
     return {
       what: `Port ${port}/${protocol} on ${host}, needed for ${what}, is taken${holder}`,
-      remedy: `Free it (ss -lp${protocol[0]} 'sport = :${port}' shows who has it), or set another ${setting}.port (${variable})`,
+      remedy: `Free it (ss -lp${protocol[0]} 'sport = :${port}' shows who has it), or set another ${describeSetting(listener)}`,
     }
   }
   if (code === 'EADDRNOTAVAIL') {
@@ -63,7 +76,7 @@ async function describeTaken(listener: Listener, code: string): Promise<Fault> {
   }
   return {
     what: `Cannot listen on ${host} port ${port}/${protocol} for ${what}: ${reasonOf(code)} (${code})`,
-    remedy: `Set another ${setting}.host or ${setting}.port (${variable})`,
+    remedy: `Set another ${setting}.host or ${describeSetting(listener)}`,
   }
 }
 

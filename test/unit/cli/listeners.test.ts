@@ -27,6 +27,15 @@ t.test('every API and the health manager is among the listeners whose ports are 
       ['health_manager', 'udp', 5555],
     ],
   ])
+  const barbican = 'load_balancer: {key_manager_url: "https://barbican:9311", key_manager_gateway_port: 5555}'
+  t.same(
+    settingsOf(barbican, '10.64.0.1').filter(([, , port]) => port === 5555),
+    [
+      ['health_manager', 'tcp', 5555],
+      ['health_manager', 'udp', 5555],
+    ],
+    'the gateway to another key manager listens beside the health manager',
+  )
   t.same(
     settingsOf('identity: {external_url: "http://keystone/v3", username: krater, password: x}'),
     apis.slice(1),
@@ -47,6 +56,13 @@ health_manager: {port: ${first}}`
     return faults.map(sentenceOf)
   }
   t.same(await faultsOf('', ...ports), [], 'UDP has its own ports')
+  const channel = parseConfiguration(
+    `load_balancer: {key_manager_url: "https://barbican:9311", key_manager_gateway_port: 9312}`,
+    {},
+  )
+  const [gateway] = await takenPorts(listenersOf(channel, '127.0.0.1').filter(({ port }) => port === 9312))
+  t.match(gateway?.remedy, 'key_manager.channel.port (KRATER_KEY_MANAGER_CHANNEL_PORT)')
+  t.match(gateway?.remedy, 'load_balancer.key_manager_gateway_port (KRATER_LOAD_BALANCER_KEY_MANAGER_GATEWAY_PORT)')
   t.same(await faultsOf('', first, first, third, fourth), [
     `identity.port and load_balancer.port are both ${first}, but the identity API and the load balancer API need a port each. Set another load_balancer.port (KRATER_LOAD_BALANCER_PORT) or identity.port (KRATER_IDENTITY_PORT).`,
   ])
