@@ -20,7 +20,7 @@ import { keepBounded } from './log/bounded-files.js'
 import { receiveHaproxyLog } from './log/haproxy-receiver.js'
 import { AGENT_LOG, createLog, type Log } from './log/log.js'
 import { createRepairs, type Repairs } from './log/repairs.js'
-import { describeCertificates } from './metrics/certificates.js'
+import { type CertificateAlarms, describeCertificates } from './metrics/certificates.js'
 import { answerMetrics } from './metrics/responder.js'
 import { prepareMachine } from './network/configure.js'
 import { Responses } from './ocsp/responses.js'
@@ -43,6 +43,7 @@ import { Tls } from './tls/tls.js'
 type AgentOptions = {
   boot: Boot
   bootId: string
+  alarms: CertificateAlarms
   log: Log
   /** Stops the services beside HAProxy and keepalived. */
   stopHelpers: () => Promise<void>
@@ -54,18 +55,21 @@ export async function startAgent(boot: Boot): Promise<Agent> {
   const log = createLog()
   const bootId = randomBytes(8).toString('hex')
   log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starting, boot ${bootId}`)
-  const agent = new Agent({ boot, bootId, log, stopHelpers: await startHelpers(boot, log) })
+  const alarms: CertificateAlarms = { mismatches: 0, takenBack: 0 }
+  const stopHelpers = await startHelpers(boot, alarms, log)
+  const agent = new Agent({ boot, bootId, alarms, log, stopHelpers })
   await agent.start()
   return agent
 }
 
 /** @returns a function that stops them */
-async function startHelpers(boot: Boot, log: Log): Promise<() => Promise<void>> {
+async function startHelpers(boot: Boot, alarms: CertificateAlarms, log: Log): Promise<() => Promise<void>> {
   const stopBounding = keepBounded([AGENT_LOG, HAPROXY_MESSAGES, KEEPALIVED_LOG])
   const stopReceiving = await receiveHaproxyLog(log)
   prepareMachine(haproxyGroup(), log)
   const stopPings = await answerPings(log)
-  const stopMetrics = await answerMetrics(boot.limits ?? {}, () => describeCertificates(dirname(CURRENT_HAPROXY)), log)
+  const ofCertificates = () => describeCertificates(dirname(CURRENT_HAPROXY), alarms)
+  const stopMetrics = await answerMetrics(boot.limits ?? {}, ofCertificates, log)
   return async () => {
     await stopReceiving()
     await stopPings()
@@ -82,6 +86,7 @@ class Agent {
   readonly #knownDown = createKnownDown()
   /** Serializes changes of the machine; the first is to resume. */
   readonly #turns = new Turns()
+  readonly #alarms: CertificateAlarms
   readonly #repairs: Repairs
   readonly #stickTables: StickTables
   readonly #haproxy: Haproxy
@@ -102,10 +107,11 @@ class Agent {
   #stopAnswering = () => {}
   #stopRelaying = async () => {}
 
-  constructor({ boot, bootId, log, stopHelpers }: AgentOptions) {
+  constructor({ boot, bootId, alarms, log, stopHelpers }: AgentOptions) {
     this.#log = log
+    this.#alarms = alarms
     this.#stopHelpers = stopHelpers
-    this.#repairs = createRepairs(log)
+    this.#repairs = createRepairs(log, alarms)
     this.#stickTables = new StickTables(boot.amphoraId, this.#store.confirmed, log)
     this.#haproxy = new Haproxy({
       configuration: CURRENT_HAPROXY,
@@ -251,6 +257,7 @@ class Agent {
       missing: () => this.#tls.missing(),
       lend: this.#lend,
       credential: () => this.#keyManager.credential(),
+      alarms: this.#alarms,
       needsApply: this.#needsApply,
       inTurn: this.#turns.run,
       apply: this.#apply,

@@ -7,6 +7,7 @@ import type { machineLimits } from './limits.js'
 import { HAPROXY_LOG } from './log/haproxy-receiver.js'
 import { AGENT_LOG, type Log } from './log/log.js'
 import { recentLines } from './log/recent-lines.js'
+import type { CertificateAlarms } from './metrics/certificates.js'
 import { announceVips } from './network/configure.js'
 import { holdsVip, observeNetwork } from './network/observed.js'
 import manifest from './package.json' with { type: 'json' }
@@ -30,6 +31,7 @@ export type HandlerOptions = {
   /** Takes a credential for the key manager. */
   lend: (credential: Credential) => void
   credential: () => HeldCredential | null
+  alarms: CertificateAlarms
   /** Whether the machine differs from the confirmed state in a way that only an apply repairs. */
   needsApply: () => boolean
   /** Runs changes of the machine one at a time. */
@@ -55,6 +57,9 @@ export function createHandler(parts: HandlerOptions): Handler {
         return parts.apply(request.desired)
       case 'lend':
         parts.lend(request.credential)
+        return {}
+      case 'proof':
+        parts.alarms.mismatches = request.mismatches
         return {}
       case 'announce':
         await announceVips(store.confirmed()?.interfaces ?? [], log)

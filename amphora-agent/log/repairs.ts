@@ -1,4 +1,5 @@
 import { readFileSync, renameSync, rmSync } from 'node:fs'
+import type { CertificateAlarms } from '../metrics/certificates.js'
 import { INIT_REPAIRS_FILE } from '../protocol/paths.js'
 import { type Repair, repairText } from '../protocol/repairs.js'
 import type { Log } from './log.js'
@@ -20,7 +21,8 @@ const MAX_INIT_REPAIRS = 8
 /** Each repair is reported repeatedly for this long, since datagrams may be lost for minutes. */
 const REPORT_FOR_MS = 900_000
 
-export function createRepairs(log: Log): Repairs {
+/** @param alarms counts the certificates that were taken back */
+export function createRepairs(log: Log, alarms: Pick<CertificateAlarms, 'takenBack'>): Repairs {
   let repairs: Repair[] = []
   const remember = (kind: Repair['kind']) => (text: string) => {
     log.warn(`${kind}: ${text}`)
@@ -30,7 +32,10 @@ export function createRepairs(log: Log): Repairs {
   return {
     note: remember('repaired'),
     noteClosed: remember('closed'),
-    noteCertificate: remember('certificate'),
+    noteCertificate: text => {
+      alarms.takenBack += 1
+      remember('certificate')(text)
+    },
     latest: () => repairs.filter(({ atMs }) => Date.now() - atMs < REPORT_FOR_MS),
   }
 }

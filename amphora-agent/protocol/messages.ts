@@ -17,6 +17,11 @@ export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ id: z.int(), verb: z.literal('apply'), desired: desiredSchema }),
   /** What it reads TLS material with from now on, instead of a key of its own. Older agents answer `malformed`. */
   z.strictObject({ id: z.int(), verb: z.literal('lend'), credential: credentialSchema }),
+  /**
+   * What the controller's last handshakes with this amphora's listeners showed, for its metrics: how many got another
+   * certificate or chain than they should. Older agents answer `malformed`.
+   */
+  z.strictObject({ id: z.int(), verb: z.literal('proof'), mismatches: z.int().min(0) }),
   /** Announces the VIPs it holds to neighbours. An agent that does not know this verb answers `malformed`. */
   z.strictObject({ id: z.int(), verb: z.literal('announce') }),
   /** Sets up this amphora's part in moving the VIPs to or from another amphora. */
@@ -104,6 +109,7 @@ export type ResultOf = {
   hello: HelloResult
   apply: ApplyResult
   lend: DoneResult
+  proof: DoneResult
   announce: DoneResult
   handover: HandoverResult
   drain: DoneResult

@@ -1,5 +1,8 @@
+import { execFile } from 'node:child_process'
 import { readFileSync, writeFileSync } from 'node:fs'
+import { promisify } from 'node:util'
 import t from 'tap'
+import { METRICS_PORT } from '../../amphora-agent/protocol/paths.js'
 import { said } from '../support/clients/said.js'
 import { processesInside } from '../support/faults/crash-amphora.js'
 import { openDatabases } from '../support/faults/crash-inventory.js'
@@ -31,6 +34,8 @@ const other = certificateFor(OTHER)
 const site = await createHttpsSite(t, krater, former)
 const bundleOf = (pair: typeof leaf, chain: string) =>
   makeBundle({ ...pair, certificate: `${pair.certificate}${chain}` })
+const scraped = { loadbalancer_id: site.id, protocol: 'PROMETHEUS', protocol_port: 8088 }
+await site.send('POST', 'listeners', { listener: scraped })
 const otherRef = await site.store(other)
 await site.update({
   default_tls_container_ref: await site.storeBytes(bundleOf(leaf, intermediate.certificate)),
@@ -57,7 +62,10 @@ await until('both amphorae are seen to serve both names', () => isProvenSince(ch
 
 const [amphora = ''] = await database('amphora').where({ load_balancer_id: site.id }).orderBy('id').pluck('id')
 const inside = await processesInside(`krater-${krater.instance()}-${amphora}`)
-const root = `/proc/${inside.find(({ isFirst }) => isFirst)?.pid}/root/run/krater`
+const first = inside.find(({ isFirst }) => isFirst)?.pid
+const root = `/proc/${first}/root/run/krater`
+const METRICS = ['-t', String(first), '-n', 'curl', '-sS', '-m', '5', `http://127.0.0.1:${METRICS_PORT}/metrics`]
+const metrics = async () => (await promisify(execFile)('nsenter', METRICS)).stdout
 const say = (command: string) => said({ path: `${root}/haproxy.sock` }, `${command}\n`, 10_000)
 const file = `tls/${site.listener}.default.pem`
 const list = `tls/${site.listener}.list`
@@ -89,6 +97,7 @@ for (const [what, sabotage] of Object.entries(SABOTAGES)) {
     t.ok(took < LIMIT_MS, `${took} ms`)
     t.equal((await alarms())[0]?.certificate?.amphora_id, amphora)
     if (expected === 5) {
+      await until('a metric counts it', async () => /^krater_certificate_mismatches [1-9]/m.test(await metrics()))
       await until('the fault names it', async () => {
         const rows = await database('load_balancer').where({ id: site.id }).pluck('fault')
         return /certificate-mismatch/.test(JSON.stringify(rows))
@@ -102,6 +111,8 @@ for (const [what, sabotage] of Object.entries(SABOTAGES)) {
 }
 
 t.test('afterwards all is well, and the log has as many alarms', async t => {
+  await until('no metric counts a mismatch', async () => /^krater_certificate_mismatches 0$/m.test(await metrics()))
+  t.match(await metrics(), /^krater_certificates_taken_back_total [1-9]/m)
   await until('the fault is gone', async () => {
     const [fault] = await database('load_balancer').where({ id: site.id }).pluck('fault')
     return fault === null

@@ -57,11 +57,23 @@ async function proveOne(proving: Proving, id: string): Promise<void> {
   const results = await handshakes(proving, tree, amphorae, proofs)
   if (!(await isUnchanged(database, id, tree.generation, tree.boundSha256))) return
   if (results.some(({ problem }) => problem !== null)) await proveSoon(database, id, SOON_SECONDS)
+  await Promise.all(amphorae.map(amphora => tell(proving, amphora, results)))
   for (const { amphoraId, problems, recovered } of await storeResults(database, id, tree.generation, results)) {
     const what = { loadBalancer: id, amphora: amphoraId }
     if (problems.length > 0) log.error({ ...what, problems }, 'a listener serves another certificate than it should')
     else log.info({ ...what, recovered }, 'listeners serve their certificates again')
   }
+}
+
+/** Tells an amphora what was seen of it, for its metrics. One that cannot be reached is told after the next proof. */
+async function tell({ agents, masterKey, log }: Proving, amphora: ServingAmphora, results: readonly Result[]) {
+  const seen = results.filter(({ amphoraId }) => amphoraId === amphora.id)
+  if (seen.length === 0) return
+  const mismatches = seen.filter(({ problem }) => problem !== null).length
+  const target = agentTarget(masterKey, amphora.id, amphora.address)
+  await agents.request(target, { verb: 'proof', mismatches }, { timeoutMs: TIMEOUT_MS }).catch((error: unknown) => {
+    log.debug({ amphora: amphora.id, err: error }, 'the amphora does not know what was seen of it')
+  })
 }
 
 type Handshake = { amphora: ServingAmphora; address: string | null; proof: Proof }

@@ -9,9 +9,11 @@ import { makePair } from '../../support/inputs/certificates.js'
 const LISTENER = '22222222-0000-4000-8000-000000000001'
 const CONTAINER = '77777777-0000-4000-8000-000000000001'
 
+const alarms = { mismatches: 2, takenBack: 3 }
+
 t.test('without certificates there are no metrics', async t => {
-  t.equal(describeCertificates(join(t.testdir({}), 'absent')), '')
-  t.equal(describeCertificates(t.testdir({})), '')
+  t.equal(describeCertificates(join(t.testdir({}), 'absent'), alarms), '')
+  t.equal(describeCertificates(t.testdir({}), alarms), '')
 })
 
 t.test('each certificate of a listener says when it expires', async t => {
@@ -26,10 +28,12 @@ t.test('each certificate of a listener says when it expires', async t => {
     stored: [],
   }
   writeFileSync(join(directory, 'tls.json'), JSON.stringify(manifest))
-  const lines = describeCertificates(directory).split('\n')
+  const lines = describeCertificates(directory, alarms).split('\n')
   const [first, second] = lines.filter(line => line.startsWith('krater_certificate_expiry_timestamp_seconds{'))
   t.match(first, new RegExp(`listener="${LISTENER}",certificate="default"} \\d{10}$`))
   t.match(second, new RegExp(`listener="${LISTENER}",certificate="${CONTAINER}"} \\d{10}$`))
   t.ok(Number(second?.split(' ').at(-1)) > Date.now() / 1000)
   t.ok(lines.includes('krater_certificate_references_missing 1'))
+  t.ok(lines.includes('krater_certificate_mismatches 2'))
+  t.ok(lines.includes('krater_certificates_taken_back_total 3'))
 })

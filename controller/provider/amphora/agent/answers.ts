@@ -54,6 +54,7 @@ export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   hello,
   apply,
   lend: done,
+  proof: done,
   announce: done,
   handover: z.object({ tables: z.enum(['none', 'all', 'missing']).optional() }),
   drain: done,

@@ -24,6 +24,7 @@ export function createNoopAgentConnections(): AgentConnections {
     logs: () => ({ lines: [] }),
     announce: () => ({}),
     lend: () => ({}),
+    proof: () => ({}),
     handover: () => ({}),
     drain: amphoraId => {
       const before = applied.get(amphoraId)
