@@ -170,6 +170,16 @@ export const commands: readonly Entry[] = [
         load: () => import('./commands/certificates/order.js'),
       },
       {
+        name: 'renew',
+        summary: 'renew a certificate now, long before it is due',
+        load: () => import('./commands/certificates/renew.js'),
+      },
+      {
+        name: 'rollback',
+        summary: 'bring back the certificate and key from before the last renewal',
+        load: () => import('./commands/certificates/rollback.js'),
+      },
+      {
         name: 'acme-account',
         summary: 'manage the keys with which ACME clients create accounts of the project',
         commands: [

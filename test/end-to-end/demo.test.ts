@@ -3,12 +3,23 @@ import { once } from 'node:events'
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { plug } from '../../controller/cli/host/plug.js'
+import { loadConfiguration } from '../../controller/config/load.js'
+import { connect } from '../../controller/database/connection.js'
 import { Fabric } from '../../controller/network/local/fabric.js'
 import { createKrater, type Krater, startKrater, until } from '../support/worlds/krater.js'
 
 const run = promisify(execFile)
+
+/** For certificates that were issued or renewed. */
+async function passAnHour(t: Test, krater: Krater): Promise<void> {
+  const { database } = loadConfiguration(krater.directory, krater.environment)
+  const opened = connect({ url: database.key_manager ?? '', applicationName: 'demo test' })
+  t.teardown(() => opened.destroy())
+  const earlier = opened.raw("now() - interval '1 hour'")
+  await opened('certificate').update({ attempted_at: earlier, checked_at: earlier, asked_at: earlier })
+}
 
 type LoadBalancer = { id: string; vip_address: string; provisioning_status: string; operating_status: string }
 
@@ -81,6 +92,19 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
       (await krater.command('certificates', 'order', 'c.example', '--ca', 'none')).stderr,
       /no certificate authority "none"/,
     )
+  })
+
+  await t.test('`certificates renew` waits for the new certificate, `certificates rollback` undoes it', async t => {
+    const { stdout: ref } = await krater.command('certificates', 'order', 'shop.example.org')
+    const certificates = (...words: string[]) => krater.command('certificates', ...words)
+    t.match((await certificates('rollback', ref.trim())).stderr, /has not been renewed: there is no former version/)
+    t.match((await certificates('renew', ref.trim())).stderr, /less than a minute ago/)
+    t.match((await certificates('renew', 'nonsense')).stderr, /No order of the project has issued .* "nonsense"/)
+    await passAnHour(t, krater)
+    const renewed = await certificates('renew', ref.trim().slice(-36))
+    t.match(renewed.stdout, /^Renewed: shop\.example\.org, version 2, until \S+\n$/, renewed.stderr)
+    const back = await certificates('rollback', ref.trim())
+    t.match(back.stdout, /^The former certificate is back: shop\.example\.org, version 3, until \S+\n$/, back.stderr)
   })
 
   await t.test('the openstack command works with openrc and with clouds.yaml', async t => {

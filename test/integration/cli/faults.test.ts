@@ -182,6 +182,8 @@ const ROWS: Readonly<Record<string, Row>> = {
   'certificates acme-account list': CLIENT,
   'certificates list': CLIENT,
   'certificates order': { ...CLIENT, args: ['a.example.org'] },
+  'certificates renew': { ...CLIENT, args: [AMPHORA] },
+  'certificates rollback': { ...CLIENT, args: [AMPHORA] },
   'certificates acme-account revoke': { ...CLIENT, args: [AMPHORA] },
   'db migrate': {
     changes: true,
