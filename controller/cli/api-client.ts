@@ -47,6 +47,9 @@ export type ApiClient = {
   request: (service: ServiceType, method: string, path: string, body?: unknown) => Promise<unknown>
 }
 
+/** An API did not answer, or not in time. */
+export class NoAnswer extends OperatorError {}
+
 /** An API refused a request. */
 export class ApiRefusal extends OperatorError {
   constructor(
@@ -151,13 +154,13 @@ function createCaller(security: TransportSecurity): Caller {
 /** The codes of OpenSSL and Node.js for certificates that are not trusted, or not those of the host. */
 const CERTIFICATE_FAULT = /CERT|SELF_SIGNED|UNABLE_TO_/
 
-function noAnswer(method: string, url: string, error: Error, isLate: boolean): OperatorError {
+function noAnswer(method: string, url: string, error: Error, isLate: boolean): NoAnswer {
   const { code } = (error instanceof NotConnected ? error.cause : error) as { code?: string }
   const why = isLate ? `within ${TIMEOUT_MS / 1000} s` : `(${code ?? error.message})`
   const advice = CERTIFICATE_FAULT.test(code ?? '')
     ? `Its certificate is not accepted: ${error.message}. Set cacert in clouds.yaml, or OS_CACERT, to the PEM file of its CA.`
     : '`krater up --detach` starts the APIs; if they run, `krater doctor` finds out what is wrong.'
-  return new OperatorError(`${method} ${url} got no answer ${why}. ${advice}`)
+  return new NoAnswer(`${method} ${url} got no answer ${why}. ${advice}`)
 }
 
 function jsonOrText(text: string): unknown {

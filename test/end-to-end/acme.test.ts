@@ -1,5 +1,7 @@
 import t from 'tap'
 import { ask } from '../../controller/cli/commands/demo/traffic.js'
+import { loadConfiguration } from '../../controller/config/load.js'
+import { connect } from '../../controller/database/connection.js'
 import { askHttps } from '../support/clients/https-load.js'
 import { startPebble } from '../support/services/pebble.js'
 import { createKrater, until } from '../support/worlds/krater.js'
@@ -53,6 +55,26 @@ t.test('load balancers answer the challenges of a CA, and serve what it issues',
     t.notOk((await transitions()).includes('reload'))
     const unknown = await ask(`http://${vip}/.well-known/acme-challenge/unknown`)
     t.match(unknown?.body, /^web-[12]$/, 'a member answers for other tokens')
+  })
+
+  await t.test('an order ends well, and its challenges go, though processes die while a challenge is open', async t => {
+    const { database: urls } = loadConfiguration(krater.directory, krater.environment)
+    const database = connect({ url: urls.key_manager ?? '', applicationName: 'acme test' })
+    t.teardown(() => database.destroy())
+    const challenges = (served: boolean) =>
+      database('published_challenge').where({ type: 'http-01' })[served ? 'whereNotNull' : 'whereNull']('served_at')
+    const moments = {
+      'it is published': { served: false, processes: ['worker', 'key-manager-worker'] },
+      'it is served': { served: true, processes: ['key-manager-worker', 'key-manager-api'] },
+    } as const
+    for (const [moment, { served, processes }] of Object.entries(moments)) {
+      const ordered = order(`${served ? 'served' : 'published'}.example`)
+      await until(moment, async () => (await challenges(served)).length > 0)
+      for (const name of processes) krater.kill(name)
+      t.match(await ordered, /containers/, moment)
+      await until('no challenge is left', async () => (await database('published_challenge')).length === 0)
+    }
+    t.equal((await ask(`http://${vip}/`))?.status, 200)
   })
 
   const root = await pebble.root()

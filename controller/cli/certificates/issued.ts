@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
 import { type ApiClient, ApiRefusal } from '../api-client.js'
 import { OperatorError } from '../operator-error.js'
+import { askUntil } from './ask-until.js'
 
 const record = z.object({
   names: z.array(z.string()),
@@ -13,8 +13,6 @@ const record = z.object({
 })
 
 type Issued = z.output<typeof record>
-
-const POLL_MS = 500
 
 /** A certificate that an order issued, by the reference or id of its container. */
 export type IssuedCertificate = {
@@ -47,19 +45,29 @@ export const describeIssued = ({ names, version, not_after }: Issued): string =>
 /**
  * Waits until a renewal that was asked for has succeeded.
  * @param before the certificate before that
+ * @param report gets messages while the key manager is away
  * @throws OperatorError if the renewal fails, or takes longer than `seconds`
  */
-export async function awaitRenewal(certificate: IssuedCertificate, before: Issued, seconds: number): Promise<Issued> {
-  for (const until = performance.now() + seconds * 1000; ; await delay(POLL_MS)) {
-    const now = await certificate.read()
-    if (now.version > before.version) return now
-    if (now.attempts > before.attempts && now.last_error !== null) {
-      throw new OperatorError(`The renewal failed: ${now.last_error} ${nextTry(now)}`)
-    }
-    if (performance.now() > until) {
-      throw new OperatorError(`The certificate is not renewed after ${seconds} s. The renewal goes on by itself.`)
-    }
-  }
+export async function awaitRenewal(
+  certificate: IssuedCertificate,
+  before: Issued,
+  seconds: number,
+  report: (message: string) => void,
+): Promise<Issued> {
+  const renewed = await askUntil(
+    async () => {
+      const now = await certificate.read()
+      if (now.version > before.version) return now
+      if (now.attempts > before.attempts && now.last_error !== null) {
+        throw new OperatorError(`The renewal failed: ${now.last_error} ${nextTry(now)}`)
+      }
+      return undefined
+    },
+    seconds,
+    report,
+  )
+  if (renewed !== undefined) return renewed
+  throw new OperatorError(`The certificate is not renewed after ${seconds} s. The renewal goes on by itself.`)
 }
 
 const nextTry = ({ next_renewal_at: at }: Issued): string =>

@@ -1,7 +1,7 @@
-import { setTimeout as delay } from 'node:timers/promises'
 import { z } from 'zod'
 import type { ApiClient } from '../api-client.js'
 import { OperatorError } from '../operator-error.js'
+import { askUntil } from './ask-until.js'
 
 const page = z.object({
   orders: z.array(
@@ -16,8 +16,6 @@ const shown = z.object({
   sub_status_message: z.string().optional(),
 })
 const authorities = z.object({ cas: z.array(z.string()) })
-
-const POLL_MS = 500
 
 export type CertificateOrder = {
   /** Host names and addresses; the first one is the common name. */
@@ -61,20 +59,24 @@ export async function awaitCertificate(
   seconds: number,
   report: (message: string) => void,
 ): Promise<string> {
-  const until = performance.now() + seconds * 1000
-  for (let said = ''; ; await delay(POLL_MS)) {
-    const order = shown.parse(await api.request('key-manager', 'GET', path))
-    if (order.status === 'ACTIVE' && order.container_ref !== undefined) return order.container_ref
-    if (order.status === 'ERROR') throw new OperatorError(order.error_reason ?? 'The order failed.')
-    const message = order.sub_status_message ?? ''
-    if (message !== '' && message !== said) report(message)
-    said = message
-    if (performance.now() > until) {
-      throw new OperatorError(
-        `The certificate is not there after ${seconds} s${said === '' ? '' : `: ${said}`}. The order goes on; \`krater certificates order --continue ${path.slice(-36)}\` waits for it.`,
-      )
-    }
-  }
+  let said = ''
+  const ref = await askUntil(
+    async () => {
+      const order = shown.parse(await api.request('key-manager', 'GET', path))
+      if (order.status === 'ACTIVE' && order.container_ref !== undefined) return order.container_ref
+      if (order.status === 'ERROR') throw new OperatorError(order.error_reason ?? 'The order failed.')
+      const message = order.sub_status_message ?? ''
+      if (message !== '' && message !== said) report(message)
+      said = message
+      return undefined
+    },
+    seconds,
+    report,
+  )
+  if (ref !== undefined) return ref
+  throw new OperatorError(
+    `The certificate is not there after ${seconds} s${said === '' ? '' : `: ${said}`}. The order goes on; \`krater certificates order --continue ${path.slice(-36)}\` waits for it.`,
+  )
 }
 
 async function findAuthority(api: ApiClient, wanted: string): Promise<string> {
