@@ -8,7 +8,7 @@ import type { MissingMaterial } from '../protocol/messages.js'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 import { challengeCertificatePath } from '../protocol/tls.js'
 import { createChallengeCertificate } from './challenge-certificate.js'
-import { type KeyManager, MaterialUnavailable } from './key-manager.js'
+import { type KeyManager, KeyManagerDown, MaterialUnavailable } from './key-manager.js'
 import { createPlaceholder } from './placeholder.js'
 
 type TlsFile = TlsPart['files'][number]
@@ -22,18 +22,22 @@ const MANIFEST = 'tls.json'
 export type Manifest = {
   /** SHA-256 of each file's content, by path. */
   files: Record<string, string>
+  /** Certificates by the path of their list, those in `outgoing` included. */
   lists: Record<string, string[]>
+  /** Certificates that left a list, and stay in it while the key manager is away with those that came. */
+  outgoing: Record<string, string[]>
   missing: MissingMaterial[]
   /** Names in the store. */
   stored: string[]
 }
 
-export const NO_TLS: Manifest = { files: {}, lists: {}, missing: [], stored: [] }
+export const NO_TLS: Manifest = { files: {}, lists: {}, outgoing: {}, missing: [], stored: [] }
 
 /**
  * Writes HAProxy's TLS files into a directory of configuration: what was read before, else what the key manager gives
- * out, else what the same path held in the former directory, else a placeholder. So a key manager that is away takes no
- * listener down.
+ * out, else what the same path held in the former directory, else a successor that the controller does not know yet, else a
+ * placeholder. So a key manager that is away takes no listener down, and no name: what a list exchanges at that time
+ * leaves it once its successors are read.
  * @param directory of the new configuration @param former of the one before, or null
  */
 export async function provideTls(
@@ -42,8 +46,10 @@ export async function provideTls(
   directory: string,
   former: string | null,
 ): Promise<Manifest> {
-  const manifest: Manifest = { files: {}, lists: {}, missing: [], stored: [] }
+  const manifest: Manifest = { files: {}, lists: {}, outgoing: {}, missing: [], stored: [] }
   if (tls.files.length > 0) mkdirSync(`${directory}/tls`, { recursive: true, mode: 0o700 })
+  const before = former === null ? NO_TLS : readManifest(former)
+  const awaited = new Set<string>()
   const reads = new Map<string, Promise<Held>>()
   const hold = (file: TlsFile): Promise<Held> => {
     const key = `${file.kind} ${file.ref} ${file.digest}`
@@ -54,27 +60,59 @@ export async function provideTls(
   await Promise.all(
     tls.files.map(async file => {
       const held = await hold(file)
+      if ('isAway' in held) awaited.add(file.path)
       if ('stored' in held) manifest.stored.push(held.stored)
       else if (!manifest.missing.some(({ ref }) => ref === file.ref))
         manifest.missing.push({ ref: file.ref, reason: held.reason })
       const pem =
         'pem' in held
           ? held.pem
-          : (readText(former === null ? null : `${former}/${file.path}`) ?? createPlaceholder(file.kind))
+          : (readText(former === null ? null : `${former}/${file.path}`) ??
+            held.successor ??
+            createPlaceholder(file.kind))
       manifest.files[file.path] = writeFile(`${directory}/${file.path}`, pem)
     }),
   )
   for (const { identifier, digest } of challenges?.tls ?? []) {
     const path = challengeCertificatePath(digest)
-    const before = readText(former === null ? null : `${former}/${path}`)
-    manifest.files[path] = writeFile(`${directory}/${path}`, before ?? createChallengeCertificate(identifier, digest))
+    const held = readText(former === null ? null : `${former}/${path}`)
+    manifest.files[path] = writeFile(`${directory}/${path}`, held ?? createChallengeCertificate(identifier, digest))
   }
   for (const { path, certificates } of tls.lists) {
-    manifest.lists[path] = certificates
-    manifest.files[path] = writeFile(`${directory}/${path}`, certificates.map(name => `${name}\n`).join(''))
+    const outgoing = outgoingOf(before, path, certificates, awaited)
+    for (const name of outgoing) {
+      const pem = readText(`${former}/${name}`)
+      if (pem === null) continue
+      manifest.files[name] ??= writeFile(`${directory}/${name}`, pem)
+      manifest.outgoing[path] = [...(manifest.outgoing[path] ?? []), name]
+    }
+    manifest.lists[path] = [...certificates, ...(manifest.outgoing[path] ?? [])]
+    manifest.files[path] = writeFile(`${directory}/${path}`, manifest.lists[path].map(name => `${name}\n`).join(''))
+  }
+  if (former === directory) {
+    const left = Object.values(before.outgoing).flat()
+    for (const name of left) if (!(name in manifest.files)) rmSync(`${directory}/${name}`, { force: true })
   }
   writeFile(`${directory}/${MANIFEST}`, JSON.stringify(manifest))
   return manifest
+}
+
+/**
+ * The certificates of a list that stay beyond their time: those that leave with the change that brings one which the key
+ * manager, being away, does not give out. What a later change removes goes at once. Pure.
+ * @param awaited certificates that wait for the key manager
+ */
+export function outgoingOf(
+  before: Pick<Manifest, 'lists' | 'outgoing'>,
+  list: string,
+  certificates: readonly string[],
+  awaited: ReadonlySet<string>,
+): string[] {
+  const listed = before.lists[list] ?? []
+  const waiting = certificates.filter(name => awaited.has(name))
+  if (waiting.length === 0) return []
+  const isNew = waiting.some(name => !listed.includes(name))
+  return (isNew ? listed : (before.outgoing[list] ?? [])).filter(name => !certificates.includes(name))
 }
 
 /** What the directory's TLS files are; none if it has no manifest. */
@@ -96,7 +134,8 @@ export function pruneStore(manifests: readonly Manifest[]): void {
   for (const name of readdirSync(STORE)) if (!needed.has(name)) rmSync(`${STORE}/${name}`, { force: true })
 }
 
-type Held = { pem: string; stored: string } | { reason: string }
+/** What an apply gets for a file. A successor has another digest than it should, as after a renewal. */
+type Held = { pem: string; stored: string } | { reason: string; isAway?: true; successor?: string }
 
 async function obtain(keyManager: KeyManager, { ref, kind, digest }: TlsFile): Promise<Held> {
   const target = readReference(ref)
@@ -108,13 +147,14 @@ async function obtain(keyManager: KeyManager, { ref, kind, digest }: TlsFile): P
   }
   try {
     const read = await keyManager.read(ref, kind)
-    if (digest !== null && read.digest !== digest) return { reason: 'it has changed since it was last looked up' }
+    if (digest !== null && read.digest !== digest)
+      return { reason: 'it has changed since it was last looked up', successor: read.pem }
     mkdirSync(STORE, { recursive: true, mode: 0o700 })
     writeFile(`${STORE}/${nameFor(read.digest)}`, read.pem)
     return { pem: read.pem, stored: nameFor(read.digest) }
   } catch (error) {
     if (!(error instanceof MaterialUnavailable)) throw error
-    return { reason: error.message }
+    return { reason: error.message, ...(error instanceof KeyManagerDown && { isAway: true }) }
   }
 }
 

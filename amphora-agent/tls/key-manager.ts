@@ -26,6 +26,9 @@ export type KeyManager = {
 
 export class MaterialUnavailable extends Error {}
 
+/** The key manager gives no answer that means something, so it did not refuse either. */
+export class KeyManagerDown extends MaterialUnavailable {}
+
 /** For one reference. */
 const READ_MS = 20_000
 
@@ -65,7 +68,7 @@ export function openKeyManager({ amphoraId, keyChannel }: Pick<Boot, 'amphoraId'
         return await assembleAside(await itemOf(ref, kind).load(reader))
       } catch (error) {
         if (error instanceof KeyChannelDown || error instanceof LentAccessDown)
-          throw new MaterialUnavailable(clause(error.message))
+          throw new KeyManagerDown(clause(error.message))
         if (error instanceof CredentialRefused) {
           if (lent !== null) lent = { ...lent, until: 0 }
           throw new MaterialUnavailable(error.message)
