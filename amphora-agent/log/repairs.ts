@@ -1,5 +1,4 @@
 import { readFileSync, renameSync, rmSync } from 'node:fs'
-import type { CertificateAlarms } from '../metrics/certificates.js'
 import { INIT_REPAIRS_FILE } from '../protocol/paths.js'
 import { type Repair, repairText } from '../protocol/repairs.js'
 import type { Log } from './log.js'
@@ -22,7 +21,7 @@ const MAX_INIT_REPAIRS = 8
 const REPORT_FOR_MS = 900_000
 
 /** @param alarms counts the certificates that were taken back */
-export function createRepairs(log: Log, alarms: Pick<CertificateAlarms, 'takenBack'>): Repairs {
+export function createRepairs(log: Log, alarms: { takenBack: number }): Repairs {
   let repairs: Repair[] = []
   const remember = (kind: Repair['kind']) => (text: string) => {
     log.warn(`${kind}: ${text}`)
