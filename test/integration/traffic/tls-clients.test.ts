@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto'
+import { connect, type SecureVersion } from 'node:tls'
 import t from 'tap'
 import { aPolicy, aRule } from '../../golden/l7-models.js'
 import { aListener, aPool, uuid } from '../../golden/models.js'
@@ -120,6 +121,32 @@ t.test('client_authentication says whether a client needs a certificate, and whi
   const asks = async (listener: number) => (await shakeHands(port(listener), null)).output.includes('CN = clients')
   t.ok(await asks(1), 'it names the CA')
   t.notOk(await asks(3), 'it asks for none')
+})
+
+/** A request over a connection that resumes a session if it has one: what is answered, and the newest session. */
+function askOver(version: SecureVersion, listener: number, session?: Buffer) {
+  const authentic = { servername: 'www.example.com', rejectUnauthorized: false }
+  const options = { host: '127.0.0.1', port: port(listener), minVersion: version, maxVersion: version, session }
+  return new Promise<{ answer: string; session?: Buffer }>(resolve => {
+    let [answer, newest] = ['', undefined as Buffer | undefined]
+    const socket = connect({ ...authentic, ...options }, () =>
+      socket.end('GET / HTTP/1.1\r\nHost: www.example.com\r\nConnection: close\r\n\r\n'),
+    )
+    socket.on('session', made => (newest = made))
+    socket.on('data', piece => (answer += piece))
+    socket.on('error', () => undefined)
+    socket.on('close', () => resolve({ answer: answer.split('\r\n')[0] ?? '', session: newest }))
+  })
+}
+
+t.test('a session of another listener does not stand for a certificate', async t => {
+  for (const version of ['TLSv1.2', 'TLSv1.3'] as const) {
+    for (const from of [3, 7]) {
+      const { answer, session } = await askOver(version, from)
+      t.match(answer, ' 200 ', `${version}: listener ${from} needs none`)
+      t.same((await askOver(version, 2, session)).answer, '', `${version}: with its session, listener 2 refuses`)
+    }
+  }
 })
 
 t.test('rules see certificates, and let in the bad ones that they are about', async t => {

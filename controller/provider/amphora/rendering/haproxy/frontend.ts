@@ -30,8 +30,8 @@ export type FrontendModel = {
   metrics: { own: boolean } | null
   /** One per VIP. */
   binds: ConfigurationWord[]
-  /** Headers about the client's certificate are removed from requests, since only this listener may write them. */
-  terminatesTls: boolean
+  /** Headers about a client's certificate are removed from requests, since only a listener may write them. */
+  removesCertificateHeaders: boolean
   strictTransportSecurity: ConfigurationWord | null
   /** Sources that may connect; if empty, all may. */
   allowedSources: ConfigurationWord[]
@@ -85,6 +85,8 @@ export type FrontendContext = {
   /** A proxy looks at the handshakes of the listener first. */
   isLookedAt: boolean
   answersChallenges: boolean
+  /** A listener of the load balancer inserts such headers: members believe those that another one lets through. */
+  membersTrustCertificateHeaders: boolean
 }
 
 /**
@@ -94,7 +96,16 @@ export type FrontendContext = {
 export function frontendModel(
   tree: LoadBalancerTree,
   listener: ListenerNode,
-  { defaultBackend, maxconn, handledErrors, hasDefaultAlpn, pair, isLookedAt, answersChallenges }: FrontendContext,
+  {
+    defaultBackend,
+    maxconn,
+    handledErrors,
+    hasDefaultAlpn,
+    pair,
+    isLookedAt,
+    answersChallenges,
+    membersTrustCertificateHeaders,
+  }: FrontendContext,
 ): { model: FrontendModel; front: Front | null } {
   const what = `Listener ${listener.id}`
   const http = isHttp(listener)
@@ -124,7 +135,7 @@ export function frontendModel(
       ...(isLookedAt ? [handedOverBind(listener)] : places).map(place => joined([place, ...tlsWords])),
       ...(tls && pair !== null ? [joined([proofBind(listener), ...tlsWords])] : []),
     ],
-    terminatesTls: tls && http,
+    removesCertificateHeaders: http && (tls || membersTrustCertificateHeaders),
     strictTransportSecurity: tls ? hstsValue(listener, what) : null,
     timeoutClient: milliseconds(listener.timeoutClientData, `${what}, timeout_client_data`),
     // Only HTTP has a request line and a status. The two dashes before %b replace fields of a client certificate.
@@ -147,6 +158,10 @@ export function frontendModel(
   }
   return { model, front: isLookedAt ? front : null }
 }
+
+/** Whether a listener tells members about the certificates of clients. */
+export const insertsCertificateHeaders = (listener: ListenerNode): boolean =>
+  terminatesTls(listener) && insertedHeaders(listener, HTTPS_HEADERS).some(header => header.startsWith('X-SSL-'))
 
 /** The enabled keys in a fixed order. The API refuses unknown ones. */
 function insertedHeaders(listener: ListenerNode, formats: Readonly<Record<string, ConfigurationWord>>): string[] {

@@ -28,11 +28,11 @@ import { type ConfigurationWord, identifier, integer, keywords, textOf } from '.
 import { isAtLeast } from '../version.js'
 import { type BackendModel, backendIdentifier, renderBackend } from './backend.js'
 import { challengesPart, type Front, isLookedAt, type TlsChallengeModel, tlsChallengeModel } from './challenges.js'
-import { type FrontendModel, frontendModel } from './frontend.js'
+import { type FrontendModel, frontendModel, insertsCertificateHeaders } from './frontend.js'
 import { type L7Model, l7Model, servingPools } from './l7.js'
 import { METRICS_CONNECTIONS, type MetricsModel, metricsModel, servesMetrics } from './metrics.js'
 import { type PeersModel, peersModel } from './peers.js'
-import { tlsPart } from './tls.js'
+import { authenticatesClients, tlsPart } from './tls.js'
 
 /** Input of the template haproxy.hbs. */
 export type HaproxyModel = {
@@ -45,6 +45,11 @@ export type HaproxyModel = {
   maxconn: ConfigurationWord
   maxpipes: ConfigurationWord
   logsOnlyErrors: boolean
+  /**
+   * HAProxy's listeners share their sessions, and a resumed session is not verified again: one of another listener, or
+   * of a certificate that was revoked since, would be taken for an authenticated client.
+   */
+  resumesNoSessions: boolean
   serverStateFile: ConfigurationWord
   /** Null when there is no stick table to share. */
   peers: PeersModel | null
@@ -88,6 +93,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   const shares = 'excess' in fitting ? scaleDown(facts.limits, demand) : { ...fitting, factor: 1 }
   const metrics = metricsModel(listeners, facts)
   const challenges = challengesPart(tree)
+  const membersTrustCertificateHeaders = listeners.some(insertsCertificateHeaders)
   const fronts: { listenerId: string; front: Front }[] = []
   const frontendModels: ListenerModel[] = []
   const frontends: Frontend[] = []
@@ -105,6 +111,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
       ...{ defaultBackend, maxconn, handledErrors, pair: facts.pair, ...features },
       isLookedAt: isLookedAt(listener, challenges),
       answersChallenges: facts.readsMaterial,
+      membersTrustCertificateHeaders,
     })
     if (front !== null) fronts.push({ listenerId: listener.id, front })
     frontendModels.push({ ...model, l7 })
@@ -131,6 +138,7 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
     ),
     maxpipes: integer(PIPES, 'maxpipes', 1, 10_000),
     logsOnlyErrors: !facts.logRequests,
+    resumesNoSessions: listeners.some(authenticatesClients),
     // A new worker considers every server up until a check fails. The state file carries over the old worker's
     // states, so that a dead member gets no traffic after a reload. The agent writes the file and omits servers
     // whose line changed: otherwise they would get their old weight or address back, or stay down forever once

@@ -31,6 +31,10 @@ export const terminatesTls = ({ protocol, defaultTlsContainerRef, sniContainerRe
 /** Reasons why the certificate of a client is bad, by OpenSSL's numbers; null stands for all. */
 export type CertificateErrors = ReadonlySet<number> | null
 
+/** Clients may or must show a certificate. */
+export const authenticatesClients = (listener: ListenerNode): boolean =>
+  terminatesTls(listener) && listener.clientCaTlsContainerRef !== null && listener.clientAuthentication !== 'NONE'
+
 /**
  * The words of a `bind` line after its address. Certificates are in a list, so that they can change at runtime.
  * @param handled errors with which a client may connect, if the listener does not insist on a certificate
