@@ -44,6 +44,8 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
     passing: 20,
   },
   cloud: {
+    // Without routers it fails before it removes its networks, which have the names of those of test_network.
+    excluded: all('there are no routers', ['project_cleanup']),
     skipped: {
       ...all('clustering service not supported by cloud', ['clustering']),
       ...all(NO_CONTAINERS, ['cluster_templates', 'magnum_services']),
@@ -69,7 +71,7 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
       TestComputeQuotas: COMPUTE,
       ...all('it searches for flavors of the compute service', ['range_search']),
       ...all('it needs an image service', ['image']),
-      ...all('there are no routers', ['router', 'project_cleanup']),
+      ...all('there are no routers', ['router']),
       ...all('nothing restricts the traffic of a port', ['security_groups']),
       test_create_network_basic: 'it asks for the attribute of port security',
       test_create_network_port_security_disabled: 'there is no port security',
