@@ -14,7 +14,8 @@ export const UNCONFIRMED_SECONDS = 120
 /**
  * Binds objects to a load balancer that is about to use them, and stores what was found of each. Locks them, so that
  * a concurrent deletion either sees the binding or has happened before. What was confirmed must be confirmed again: a
- * worker that is about to release it does not know of the new use.
+ * worker that is about to release it does not know of the new use. A binding whose right still holds keeps it: whoever
+ * binds the object again may not take the load balancer's right with them when they lose theirs.
  * @returns the targets that are still there
  */
 export async function bind(
@@ -42,8 +43,12 @@ export async function bind(
               ${userId}, clock_timestamp(), wanted.material
          FROM held JOIN wanted ON wanted.id = held.id
        ON CONFLICT (${ownerId}, ${names}) DO UPDATE
-          SET project_id = excluded.project_id, load_balancer_id = excluded.load_balancer_id, user_id = excluded.user_id,
-              bound_at = excluded.bound_at, confirmed = false, material = c.material || excluded.material
+          SET (project_id, user_id) = (
+                SELECT CASE WHEN ${BINDS} THEN c.project_id ELSE excluded.project_id END,
+                       CASE WHEN ${BINDS} THEN c.user_id ELSE excluded.user_id END
+                  FROM ${identifier(owner)} o WHERE o.id = c.${ownerId}),
+              load_balancer_id = excluded.load_balancer_id, bound_at = excluded.bound_at, confirmed = false,
+              material = c.material || excluded.material
        RETURNING c.${ownerId} AS id`,
     )
     held.push(...stored.map(({ id }) => ({ kind, id })))

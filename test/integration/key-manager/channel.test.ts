@@ -177,6 +177,28 @@ t.test('another project’s object is bound by its ACL alone, and only as long a
   t.equal((await ask('DELETE', `/v1/containers/${containerId}`)).status, 204, 'its owner may delete it')
 })
 
+t.test('nobody takes a load balancer’s certificate away by binding it for it', async t => {
+  const [id, amphora] = [randomUUID(), randomUUID()]
+  const { ref, key, id: containerId } = await storeContainer()
+  await bind(id, [ref])
+  await put(id, [ref], [amphora])
+  const reads = () => read(channelOf(amphora), `/v1/secrets/${key}/payload`)
+
+  const foreign = tokenOf('member', FOREIGN)
+  const { secret_refs } = (await ask('GET', `/v1/containers/${containerId}`)).body
+  const secrets = (secret_refs as { secret_ref: string }[]).map(({ secret_ref }) => new URL(secret_ref).pathname)
+  const paths = [`/v1/containers/${containerId}`, ...secrets]
+  for (const path of paths) await ask('PUT', `${path}/acl`, { read: { users: ['user-member'] } })
+  t.match((await bind(id, [ref], foreign)).body, { references: [{ digest: /./ }] }, 'another project may use it')
+  const other = randomUUID()
+  const stolen = { url: url(id), certificates: [ref] }
+  t.match(await ask('POST', `/v1/bindings/${other}`, stolen, { token: foreign }), { status: 400, text: other })
+  for (const path of paths) await ask('DELETE', `${path}/acl`)
+
+  t.equal(await reads(), 200)
+  t.equal((await ask('DELETE', `/v1/containers/${containerId}`)).status, 409)
+})
+
 t.test('a token ends after an hour, and only the right key gets one', async t => {
   const amphora = randomUUID()
   const channel = channelOf(amphora)

@@ -2,6 +2,7 @@ import { z } from 'zod'
 import { type Answer, jsonAnswer } from '../../../api/answer.js'
 import { objectOf, type Schema } from '../../../api/schema.js'
 import { inTransaction } from '../../../database/transaction.js'
+import { badRequest } from '../../../http/errors.js'
 import { recordAudit } from '../../audit/record.js'
 import { type BoundLoadBalancer, loadBalancerUrl } from '../../bindings/binding.js'
 import { type Checked, checkMaterial } from '../../bindings/check.js'
@@ -66,6 +67,9 @@ async function bindReferences(service: ApiService, call: Call<z.output<typeof re
   if (!z.uuid().safeParse(id).success) throw missing('Load balancer')
   const { url, certificates, authorities, revocation_lists: revocationLists } = await call.body()
   const loadBalancer: BoundLoadBalancer = { id: id.toLowerCase(), projectId: caller.projectId, url }
+  // A container tells its consumers apart by their URLs, so nobody may bind it with the URL of another load balancer.
+  if (!url.endsWith(`/${loadBalancer.id}`))
+    throw badRequest(`url must end with the load balancer's id, ${loadBalancer.id}.`)
   const { checked, bound } = await checkMaterial(
     service,
     caller.place,
