@@ -206,19 +206,22 @@ async function addSecret(
 }
 
 async function removeSecret({ database }: ApiService, call: Call, allowOn: AllowOn): Promise<Answer> {
-  const container = await findContainer(database, call.params.id)
-  allowOn(container)
+  allowOn(await findContainer(database, call.params.id))
   const { name, secret_ref } = parseBody(namedReference, await call.json({ anyType: true }), 'reference')
   const secretId = parseSecretReference(secret_ref, call.base)
-  const gone = await maybeOne(
-    database,
-    sql`WITH gone AS (
-       DELETE FROM container_secret
-        WHERE container_id = ${container.id} AND secret_id = ${secretId} AND name IS NOT DISTINCT FROM ${name}::text
-       RETURNING container_id),
-     touched AS (UPDATE container c SET updated_at = now() FROM gone WHERE c.id = gone.container_id)
-     SELECT 1 FROM gone`,
-  )
-  if (gone === undefined) throw missing('Reference to the secret by this name')
-  return { status: 204 }
+  return inTransaction(database, async trx => {
+    const container = await findContainer(trx, call.params.id, { lock: sql`FOR UPDATE OF c` })
+    await requireUnbound(trx, 'containers', container.id)
+    const gone = await maybeOne(
+      trx,
+      sql`WITH gone AS (
+         DELETE FROM container_secret
+          WHERE container_id = ${container.id} AND secret_id = ${secretId} AND name IS NOT DISTINCT FROM ${name}::text
+         RETURNING container_id),
+       touched AS (UPDATE container c SET updated_at = now() FROM gone WHERE c.id = gone.container_id)
+       SELECT 1 FROM gone`,
+    )
+    if (gone === undefined) throw missing('Reference to the secret by this name')
+    return { status: 204 }
+  })
 }

@@ -19,7 +19,9 @@ import { buildInspectorThread, makeBundle, makePair } from '../../support/inputs
 /** What load balancers bind at the key manager, and what their amphorae read on the key channel. */
 
 const checks = createChecks({ inspectionMilliseconds: 5000, program: await buildInspectorThread(t.testdir({})) })
-const keyManager = await startTestKeyManager({}, undefined, undefined, checks)
+// So that nothing but its binding keeps a secret from being deleted.
+const settings = { delete_referenced_secrets: true }
+const keyManager = await startTestKeyManager(settings, undefined, undefined, checks)
 t.teardown(keyManager.stop)
 const { ask, store } = keyManager
 const secret = randomBytes(32)
@@ -112,6 +114,9 @@ t.test('what a load balancer uses stays, and its amphorae alone may read it', as
   const refused = await ask('DELETE', `/v1/containers/${containerId}`)
   t.equal(refused.status, 409)
   t.match(refused.text, `in use by load balancer ${id}`)
+  const part = { name: 'private_key', secret_ref: `${keyManager.url}/v1/secrets/${key}` }
+  t.equal((await ask('DELETE', `/v1/containers/${containerId}/secrets`, part)).status, 409, 'nor does it lose a part')
+  t.equal((await ask('DELETE', `/v1/secrets/${key}`)).status, 409, 'and none of its parts is deleted')
   const consumer = { name: 'load-balancer', URL: url(id) }
   t.match((await ask('GET', `/v1/containers/${containerId}`)).body, { consumers: [consumer] })
   t.equal((await ask('DELETE', `/v1/containers/${containerId}/consumers`, consumer)).status, 409)

@@ -1,6 +1,7 @@
+import type { Knex } from 'knex'
 import type { Answer } from '../../../api/answer.js'
 import type { Parameter } from '../../../api/schema.js'
-import { one } from '../../../database/query.js'
+import { many, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'
 import { badRequest, conflict } from '../../../http/errors.js'
@@ -21,6 +22,7 @@ export async function deleteSecret({ database, config }: ApiService, call: Call,
     const secret = await findSecret(trx, call.params.id, { lock: sql`FOR UPDATE OF s` })
     allowOn(secret)
     await requireUnbound(trx, 'secrets', secret.id)
+    if (config.delete_referenced_secrets) await requireContainersUnbound(trx, secret.id)
     const needsForce = call.minor >= FORCE_MINOR && !isForced(call.query.get('force'))
     const audit = auditInsert(
       actorIn(call),
@@ -50,6 +52,21 @@ export async function deleteSecret({ database, config }: ApiService, call: Call,
     if (uses.consumed) throw badRequest('The secret has consumers; force=true deletes it anyway.')
     return { status: 204 }
   })
+}
+
+/**
+ * Refuses to delete a part of a container that a load balancer uses. Locks the containers, as whoever binds one waits
+ * for the lock.
+ * @throws ApiError 409 that lists the load balancers
+ */
+async function requireContainersUnbound(database: Knex, secretId: string): Promise<void> {
+  const containers = await many(
+    database,
+    sql<{ id: string }>`
+      SELECT c.id FROM container c WHERE c.id IN (SELECT container_id FROM container_secret WHERE secret_id = ${secretId})
+       ORDER BY c.id FOR UPDATE`,
+  )
+  for (const { id } of containers) await requireUnbound(database, 'containers', id)
 }
 
 /** The query parameter that allows deleting a secret with consumers. */
