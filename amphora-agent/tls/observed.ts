@@ -21,6 +21,16 @@ export const parseLoaded = (answer: string): LoadedFile => ({
   chainLength: answer.match(/^Chain Subject: /gm)?.length ?? 0,
 })
 
+/** Whether HAProxy has loaded what it should. It shows the certificates of a CA file once each, in OpenSSL's order. */
+export const isSame = (loaded: LoadedFile, expected: LoadedFile): boolean => {
+  const [seen, desired] = [new Set(loaded.fingerprints), new Set(expected.fingerprints)]
+  return (
+    loaded.chainLength === expected.chainLength &&
+    seen.size === desired.size &&
+    [...seen].every(one => desired.has(one))
+  )
+}
+
 /** Whether HAProxy has a certificate, by the answer to `show ssl cert`, but serves it nowhere. */
 export const isUnused = (answer: string): boolean => /^Status: Unused$/m.test(answer)
 

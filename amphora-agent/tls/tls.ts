@@ -5,7 +5,7 @@ import type { HaproxyPart } from '../protocol/desired.js'
 import type { MissingMaterial } from '../protocol/messages.js'
 import { changedFiles, type Manifest, NO_TLS, provideTls, pruneStore, readManifest } from './files.js'
 import type { KeyManager } from './key-manager.js'
-import { expectedOf, isUnused, parseList, parseLoaded, SHOW } from './observed.js'
+import { expectedOf, isSame, isUnused, parseList, parseLoaded, SHOW } from './observed.js'
 import {
   changedBetween,
   kindOf,
@@ -132,7 +132,7 @@ export class Tls {
       const content = readFileSync(`${directory}/${path}`, 'utf8')
       const expected = expectedOf(content, kind === 'cert')
       const loaded = parseLoaded(await this.#options.haproxy.command(SHOW[kind](path)))
-      if (JSON.stringify(loaded) === JSON.stringify(expected)) continue
+      if (isSame(loaded, expected)) continue
       found.push(`HAProxy had another certificate in place of ${path}`)
       const staple = this.#stapled?.get(path) ?? null
       commands.push(...setCommands(path, content, kind === 'cert' ? staple : null))
