@@ -15,6 +15,7 @@ export class CertificateRepair {
   readonly #repairs: Repairs
   #comparedAt = Number.NEGATIVE_INFINITY
   #retryAt = 0
+  #catchUpAt = 0
   #pauseMs = FIRST_RETRY_MS
 
   constructor(parts: Parts, repairs: Repairs) {
@@ -32,6 +33,11 @@ export class CertificateRepair {
       this.#repairs.noteCertificate(`${changed.join(', ')}: changed or removed`)
     }
     await this.#readMissing(part)
+    if (haproxy.pid() !== null && tls.isBehind() && performance.now() >= this.#catchUpAt) {
+      this.#catchUpAt = performance.now() + LAST_RETRY_MS
+      await this.#update(part)
+      this.#repairs.note('HAProxy took over certificates that had changed before')
+    }
     responses.tend(tls.served())
     if (haproxy.pid() !== null) await tls.staple()
     if (haproxy.pid() === null || performance.now() - this.#comparedAt < COMPARE_MS) return
@@ -67,8 +73,18 @@ export class CertificateRepair {
     const directory = store.currentDirectory()
     if (directory === null) return
     await tls.provide(part, directory, directory)
-    if (haproxy.pid() === null) return
+    if (haproxy.pid() !== null) await this.#update(part)
+  }
+
+  async #update(part: NonNullable<Desired['haproxy']>): Promise<void> {
+    const { tls } = this.#parts
     const update = await tls.update()
-    if (typeof update === 'object') await reload(this.#parts, part, part, update.reload)
+    if (typeof update !== 'object') return
+    try {
+      await reload(this.#parts, part, part, update.reload)
+    } catch (error) {
+      tls.forget()
+      throw error
+    }
   }
 }

@@ -1,10 +1,12 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { isDeepStrictEqual } from 'node:util'
 import type { Haproxy } from '../haproxy/haproxy.js'
 import type { Log } from '../log/log.js'
 import type { HaproxyPart } from '../protocol/desired.js'
 import type { MissingMaterial } from '../protocol/messages.js'
 import { changedFiles, type Manifest, NO_TLS, provideTls, pruneStore, readManifest } from './files.js'
 import type { KeyManager } from './key-manager.js'
+import { readLoaded, statesOf, writeLoaded } from './loaded-file.js'
 import { expectedOf, isSame, isUnused, parseList, parseLoaded, SHOW } from './observed.js'
 import {
   changedBetween,
@@ -31,18 +33,17 @@ export type TlsOptions = {
 /** HAProxy's certificates, CAs and revocation lists: their files, and what HAProxy has loaded of them. */
 export class Tls {
   readonly #options: TlsOptions
-  /**
-   * What HAProxy has loaded. After a restart of the agent, that is what the current configuration holds: if the agent
-   * died between the two, it finishes that apply with a reload.
-   */
-  #loaded: TlsState
+  /** What HAProxy has loaded, as it was noted; null if unknown. */
+  #loaded: TlsState | null
   /** The OCSP responses that HAProxy has loaded; null if unknown. */
   #stapled: Staples | null = null
   #stapleFailure: string | null = null
 
   constructor(options: TlsOptions) {
     this.#options = options
-    this.#loaded = this.#manifest()
+    const noted = readLoaded()
+    // An earlier version of the agent noted nothing.
+    this.#loaded = noted === undefined ? this.#manifest() : noted
   }
 
   /** Writes the TLS files of a new configuration. HAProxy does not read them yet. */
@@ -53,8 +54,19 @@ export class Tls {
 
   /** Call before HAProxy reads its files. */
   noteRead(): void {
-    this.#loaded = this.#manifest()
+    this.#noteLoaded(this.#manifest())
     this.#stapled = this.#writeStaples()
+  }
+
+  /** HAProxy may not have read them after all: the next update reloads. */
+  forget(): void {
+    this.#noteLoaded(null)
+  }
+
+  /** Whether HAProxy has loaded something else than the current files: an update failed, or the agent died before one. */
+  isBehind(): boolean {
+    const { files, lists } = this.#manifest()
+    return this.#loaded === null || !isDeepStrictEqual({ files, lists }, statesOf(this.#loaded))
   }
 
   /** Whether the current configuration has any. */
@@ -75,19 +87,20 @@ export class Tls {
     const { current } = this.#options
     const desired = this.#manifest()
     const loaded = this.#loaded
+    if (loaded === null) return { reload: 'what HAProxy has loaded is unknown' }
     const directory = current()
     const contentOf = (path: string) => readFileSync(`${directory}/${path}`, 'utf8')
     const staples = this.#writeStaples()
     const commands = planTlsUpdate(loaded, desired, contentOf, path => staples.get(path) ?? null)
     if (typeof commands === 'string') return { reload: commands }
     if (commands.length === 0) {
-      this.#loaded = desired
+      this.#noteLoaded(desired)
       return 'unchanged'
     }
     const failure = (await this.#detached(changedBetween(loaded, desired))) ?? (await this.#run(commands))
     if (failure !== null) return { reload: failure }
     this.#stapled = withStaplesOf(this.#stapled, staples, path => loaded.files[path] !== desired.files[path])
-    this.#loaded = desired
+    this.#noteLoaded(desired)
     return 'runtime'
   }
 
@@ -181,6 +194,11 @@ export class Tls {
       if (!answer.includes(expect)) return `HAProxy answered "${answer.trim().slice(0, 200)}" to "${what}"`
     }
     return null
+  }
+
+  #noteLoaded(state: TlsState | null): void {
+    this.#loaded = state
+    writeLoaded(state)
   }
 
   #writeStaples(): Staples {
