@@ -2,8 +2,11 @@ import type { Duplex } from 'node:stream'
 import { connect, type DetailedPeerCertificate, type TLSSocket } from 'node:tls'
 import { digestOf } from '../../../x509/material/assemble.js'
 
-/** What the other side showed, or why nothing was seen. */
-export type Seen = { digest: string } | { failure: string }
+/** What the other side showed, that it has no certificate for this client, or why nothing was seen. */
+export type Seen = { digest: string } | { refusal: string } | { failure: string }
+
+/** A server without a certificate for the name, or with keys of other kinds only, sends one of these alerts. */
+const REFUSED = /alert number (40|112)\b/
 
 const SIGNATURES: Readonly<Record<string, string>> = {
   rsa: 'RSA-PSS+SHA256:RSA-PSS+SHA384:RSA-PSS+SHA512:RSA+SHA256:RSA+SHA384:RSA+SHA512:RSA+SHA1',
@@ -46,7 +49,8 @@ export function shakeHands(
     socket.once('error', (error: Error) => {
       // Before TLS 1.3, a server that requires a client's certificate ends the handshake after it has shown its own.
       const chain = certificatesIn(Buffer.concat(received))
-      finish(chain.length > 0 ? { digest: digestOf(chain) } : { failure: error.message })
+      if (chain.length > 0) finish({ digest: digestOf(chain) })
+      else finish(REFUSED.test(error.message) ? { refusal: error.message } : { failure: error.message })
     })
   })
 }

@@ -1,4 +1,4 @@
-import type { LoadBalancerTree } from '../../load-balancer/tree/tree.js'
+import type { ListenerNode, LoadBalancerTree } from '../../load-balancer/tree/tree.js'
 
 /** What is known of a certificate that listeners refer to. */
 export type KnownCertificate = { ref: string; digest: string; names: readonly string[]; keyType: string }
@@ -30,22 +30,34 @@ export function planProofs(tree: LoadBalancerTree, known: readonly KnownCertific
   const byRef = new Map(known.map(one => [one.ref, one]))
   return tree.listeners
     .filter(({ change, adminStateUp, connectionLimit }) => change !== 'delete' && adminStateUp && connectionLimit !== 0)
-    .flatMap(({ id, protocolPort, defaultTlsContainerRef, sniContainerRefs }) => {
+    .flatMap(listener => {
+      const { id, protocolPort, defaultTlsContainerRef, sniContainerRefs } = listener
       const refs = defaultTlsContainerRef === null ? sniContainerRefs : [defaultTlsContainerRef, ...sniContainerRefs]
       const [first, ...others] = refs.map(ref => byRef.get(ref))
-      const listener = { listenerId: id, port: protocolPort }
+      const place = { listenerId: id, port: protocolPort }
       const unnamed =
-        first === undefined ? [] : [{ ...listener, name: null, keyType: first.keyType, accepted: [first.digest] }]
+        first === undefined ? [] : [{ ...place, name: null, keyType: first.keyType, accepted: [first.digest] }]
       const certificates = [first, ...others].flatMap(one => one ?? [])
-      return [...unnamed, ...namedProofs(certificates).map(proof => ({ ...listener, ...proof }))]
+      const proofs = [...unnamed, ...namedProofs(certificates).map(proof => ({ ...place, ...proof }))]
+      return proofs.filter(({ keyType }) => isNegotiable(listener, keyType))
     })
+}
+
+/** Whether a client that takes this kind of key alone can agree with the listener on a cipher. TLS 1.3 takes any. */
+function isNegotiable({ tlsVersions, tlsCiphers }: ListenerNode, keyType: string): boolean {
+  if (tlsCiphers === null || (tlsVersions ?? ['TLSv1.3']).includes('TLSv1.3')) return true
+  const ciphers = tlsCiphers.split(/[:,]/)
+  return ciphers.some(cipher => /ECDSA/.test(cipher) === (keyType === 'ec'))
 }
 
 type NamedProof = Pick<Proof, 'name' | 'keyType' | 'accepted'>
 
 function namedProofs(certificates: readonly KnownCertificate[]): NamedProof[] {
   const proofs = new Map<string, { name: string; keyType: string; accepted: string[] }>()
-  const names = [...new Set(certificates.flatMap(one => one.names))].filter(isDnsName).slice(0, MAX_NAMES)
+  const provable = certificates.map(one => one.names.filter(isDnsName))
+  // One name of each certificate, then the others.
+  const inOrder = [...provable.flatMap(([first]) => first ?? []), ...provable.flat()]
+  const names = [...new Set(inOrder)].slice(0, MAX_NAMES)
   for (const name of names) {
     const asked = name.startsWith('*.') ? `${ANY_LABEL}${name.slice(1)}` : name
     for (const { keyType, digest } of certificates.filter(one => one.names.includes(name))) {

@@ -126,13 +126,16 @@ async function tryHandshake(
       log.debug({ ...place, failure: seen.failure }, 'no handshake')
       return null
     }
+    if ('refusal' in seen) return { ...place, digest, problem: problemOf(proof, address, 'serves no certificate') }
     if (accepted.includes(seen.digest)) return { ...place, digest: seen.digest, problem: null }
-    return { ...place, digest, problem: problemOf(proof, address) }
+    return { ...place, digest, problem: problemOf(proof, address, 'serves another certificate or chain') }
   } catch (error) {
     log.debug({ ...place, err: error }, 'no handshake')
     return null
   }
 }
 
-const problemOf = ({ listenerId, port, name }: Proof, address: string | null): string =>
-  `listener ${listenerId} on port ${port}${address === null ? '' : ` of ${address}`} serves another certificate or chain for ${name === null ? 'clients that ask for no name' : name}`
+function problemOf({ listenerId, port, name }: Proof, address: string | null, what: string): string {
+  const place = `listener ${listenerId} on port ${port}${address === null ? '' : ` of ${address}`}`
+  return `${place} ${what} for ${name === null ? 'clients that ask for no name' : name}`
+}
