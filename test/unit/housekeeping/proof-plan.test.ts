@@ -7,11 +7,7 @@ import { aListener, aTree } from '../../golden/models.js'
 const names = (prefix: string, count: number) => Array.from({ length: count }, (_, at) => `${prefix}${at}.example.com`)
 const rsa = { ref: 'rsa', digest: 'digest of rsa', names: names('a', 150), keyType: 'rsa' }
 const ec = { ref: 'ec', digest: 'digest of ec', names: names('b', 2), keyType: 'ec' }
-const listener = {
-  protocol: 'TERMINATED_HTTPS',
-  defaultTlsContainerRef: 'rsa',
-  sniContainerRefs: ['ec'],
-} as const
+const listener = { protocol: 'TERMINATED_HTTPS' as const, defaultTlsContainerRef: 'rsa', sniContainerRefs: ['ec'] }
 
 t.test('each certificate is proven by a name, however many names another one has', async t => {
   const proofs = planProofs(aTree({ listeners: [aListener(1, listener)] }), [rsa, ec])
