@@ -29,8 +29,7 @@ t.test('load balancers answer the challenges of a CA, and serve what it issues',
   }
   const { id, vip_address: vip } = await read()
   await pebble.resolveTo(vip)
-  const applied = () =>
-    until('the change is in effect', async () => (await read()).provisioning_status === 'ACTIVE', 60)
+  const applied = () => until('the change is in effect', async () => (await read()).provisioning_status === 'ACTIVE')
   const order = async (...words: string[]) => {
     const { status, stdout, stderr } = await krater.command('certificates', 'order', ...words, '--ca', 'acme')
     t.equal(status, 0, stderr)
@@ -103,7 +102,7 @@ t.test('load balancers answer the challenges of a CA, and serve what it issues',
         ),
       90,
     )
-    await until('the renewed certificate is served', async () => (await https('shop.example')).serial !== serial, 60)
+    await until('the renewed certificate is served', async () => (await https('shop.example')).serial !== serial)
   })
 
   await t.test('at a listener that terminates TLS, if there is no HTTP listener', async t => {

@@ -207,17 +207,17 @@ t.test('listeners with certificates in Barbican', { timeout: 300_000 }, async t 
     await site.applied()
     t.equal((await site.ask('www.example.com')).serial, serialOf(second))
     await site.send('PUT', `loadbalancers/${site.id}/failover`)
-    await until('the fault names the reference', async () => (await faultOf()).includes(idIn(ref)), 90)
+    await until('the fault names the reference', async () => (await faultOf()).includes(idIn(ref)))
     t.equal((await site.ask('www.example.com')).serial, serialOf(second))
     await barbican.start()
-    await until('the failover has ended', async () => (await faultOf()) === 'null', 90)
+    await until('the failover has ended', async () => (await faultOf()) === 'null')
     await site.applied()
     t.equal((await site.ask('www.example.com')).serial, serialOf(second))
   })
 
   await t.test('nothing is kept of a load balancer that is gone', async t => {
     await site.send('DELETE', `loadbalancers/${site.id}?cascade=true`)
-    await until('it is released', async () => !(await consumersOf(ref)).includes(site.id), 60)
+    await until('it is released', async () => !(await consumersOf(ref)).includes(site.id))
     const token = await keystone.tokenOf('krater', 'service')
     const user = (await keystone.call('GET /v3/auth/tokens', { token, headers: { 'X-Subject-Token': token } })).text(
       'token.user.id',

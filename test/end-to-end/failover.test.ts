@@ -18,9 +18,9 @@ type Shown = { provisioning_status: string; vip_address: string; vip_port_id: st
 
 /**
  * Longest time in milliseconds that a client may wait for an answer: TCP resends a lost packet after one
- * second.
+ * second, and other tests use the processor.
  */
-const BOUND_MS = 2_500
+const BOUND_MS = 5_000
 
 async function createScene(t: Test, krater: Krater) {
   const databases = openDatabases(t, krater)
@@ -37,7 +37,7 @@ async function createScene(t: Test, krater: Krater) {
     both.create('six'),
   ])
   both.ask(ofBoth)
-  await Promise.all([balancers.untilServing(balancer, [one, two], 60), both.untilServing(ofBoth, 60)])
+  await Promise.all([balancers.untilServing(balancer, [one, two]), both.untilServing(ofBoth)])
   const call = (method: string, path: string) => admin.request('load-balancer', method, `/v2.0/${path}`)
   const show = async () =>
     ((await call('GET', `lbaas/loadbalancers/${balancer.id}`)) as { loadbalancer: Shown }).loadbalancer
@@ -67,7 +67,7 @@ async function createScene(t: Test, krater: Krater) {
     endMachine: async (amphoraId: string) => {
       for (const { pid, isFirst } of await processesInside(namespaceOf(amphoraId))) if (isFirst) killIfThere(pid)
     },
-    untilServing: () => balancers.untilServing(balancer, [one, two], 30),
+    untilServing: () => balancers.untilServing(balancer, [one, two]),
     /** Runs an action while clients keep sending requests. @returns how many requests failed */
     during: async (t: Test, act: () => Promise<unknown>) => {
       const before = await show()
@@ -77,7 +77,7 @@ async function createScene(t: Test, krater: Krater) {
       const started = performance.now()
       await act()
       t.equal((await show()).provisioning_status, 'PENDING_UPDATE')
-      await until('the load balancer is ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE', 60)
+      await until('the load balancer is ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE')
       const took = Math.round(performance.now() - started)
       const then = load.answered()
       await until('requests are answered', () => load.answered() > then + 50)
@@ -154,10 +154,10 @@ async function replaceUnderBothFamilies(t: Test, { both, call, amphoraeOf }: Sce
   const old = await Promise.all(balancers.map(amphoraeOf))
   both.ask(balancers)
   for (const { id } of balancers) await call('PUT', `lbaas/loadbalancers/${id}/failover`)
-  for (const balancer of balancers) await until('the load balancer is ACTIVE again', () => both.isActive(balancer), 60)
+  for (const balancer of balancers) await until('the load balancer is ACTIVE again', () => both.isActive(balancer))
   const pauses = balancers.flatMap(both.longestPauses)
   both.ask(balancers)
-  await both.untilServing(balancers, 10)
+  await both.untilServing(balancers)
   t.comment(`longest pauses ${pauses} ms`)
   t.ok(
     pauses.every(pause => pause < BOUND_MS),
@@ -182,7 +182,7 @@ async function killUnderBothFamilies(t: Test, { both, holdersOf, endMachine }: S
     await endMachine(holder)
   }
   both.ask(both.balancers)
-  await both.untilServing(both.balancers, 10)
+  await both.untilServing(both.balancers)
   for (const balancer of both.balancers) t.same(await both.vipsShown(balancer), balancer.vips, 'the VIPs do not change')
 }
 
@@ -299,7 +299,7 @@ t.test('a pair', async t => {
   await t.test('the new amphorae are a pair: when one dies, the other serves', async () => {
     const [holder] = await holders()
     await scene.endMachine(holder!)
-    await until('the other amphora answers', async () => (await ask(scene.url))?.status === 200, 10)
+    await until('the other amphora answers', async () => (await ask(scene.url))?.status === 200)
   })
   await t.test('when the holder dies, every IPv4 and IPv6 VIP moves to the other amphora', t =>
     killUnderBothFamilies(t, scene),

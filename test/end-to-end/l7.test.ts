@@ -35,17 +35,13 @@ t.test('L7 policies set through the API route the VIP’s traffic', async t => {
   const [listener] = balancer.listeners
   const poolTwo = balancer.pools.find(({ name }) => name === 'two')?.id
   const applied = () =>
-    until(
-      'the change is in effect',
-      async () => {
-        const { loadbalancer } = await send<{ loadbalancer: { provisioning_status: string } }>(
-          'GET',
-          `loadbalancers/${balancer.id}`,
-        )
-        return loadbalancer.provisioning_status === 'ACTIVE'
-      },
-      60,
-    )
+    until('the change is in effect', async () => {
+      const { loadbalancer } = await send<{ loadbalancer: { provisioning_status: string } }>(
+        'GET',
+        `loadbalancers/${balancer.id}`,
+      )
+      return loadbalancer.provisioning_status === 'ACTIVE'
+    })
   const policy = async (l7policy: object, ...rules: object[]) => {
     const made = await send<{ l7policy: { id: string } }>('POST', 'l7policies', {
       l7policy: { listener_id: listener?.id, ...l7policy },

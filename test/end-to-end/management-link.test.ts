@@ -21,7 +21,7 @@ t.test('management network down: an amphora that serves stays, one that stops se
   }
   const balancers = balancersOf(api, subnets[0]?.id ?? '')
   const balancer = await balancers.create('link', [one])
-  await balancers.untilServing(balancer, [one], 60)
+  await balancers.untilServing(balancer, [one])
   const { amphorae } = (await admin.request('load-balancer', 'GET', '/v2.0/octavia/amphorae')) as {
     amphorae: Amphora[]
   }
@@ -47,5 +47,5 @@ t.test('management network down: an amphora that serves stays, one that stops se
   }
   await until('the amphora is restarted', async () => ![undefined, before].includes(await firstProcess()))
   await link.mend('all')
-  await balancers.untilServing(balancer, [one], 60)
+  await balancers.untilServing(balancer, [one])
 })

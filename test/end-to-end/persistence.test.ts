@@ -69,9 +69,9 @@ async function createScene(t: Test, topology: string) {
   }
   const url = (port: number, path = '') => `http://${vip_address}:${port}/${path}`
 
-  await until('the load balancer is ACTIVE', async () => (await show()).provisioning_status === 'ACTIVE', 60)
-  await until('clients are answered', async () => (await clients.ask({ url: url(PORTS.source) })).status === 200, 30)
-  await until('the sick member is found', async () => (await operatingStatusOf('sick')) === 'ERROR', 60)
+  await until('the load balancer is ACTIVE', async () => (await show()).provisioning_status === 'ACTIVE')
+  await until('clients are answered', async () => (await clients.ask({ url: url(PORTS.source) })).status === 200)
+  await until('the sick member is found', async () => (await operatingStatusOf('sick')) === 'ERROR')
 
   /**
    * Clients by address and by cookie with their current members, and a client that may get any member but the
@@ -122,7 +122,7 @@ for (const topology of ['SINGLE', 'ACTIVE_STANDBY'] as const) {
     await asking.another(2)
     const started = performance.now()
     await call('PUT', `lbaas/loadbalancers/${id}/failover`)
-    await until('the load balancer is ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE', 90)
+    await until('the load balancer is ACTIVE again', async () => (await show()).provisioning_status === 'ACTIVE')
     t.comment(`${Math.round(performance.now() - started)} ms`)
     await asking.another(5)
     const { faults, rounds } = await asking.stop()

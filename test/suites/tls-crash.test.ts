@@ -1,5 +1,5 @@
 import { X509Certificate } from 'node:crypto'
-import { readdirSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { ApiRefusal, NoAnswer } from '../../controller/cli/api-client.js'
@@ -90,20 +90,28 @@ async function consumersAreExact(t: Test, used: readonly Stored[], unused: reado
 
 /** The amphora keeps the keys of these references in its memory, and no others. */
 async function keysAre(t: Test, wanted: readonly string[], files: readonly string[]) {
+  const right = { store: [...wanted].sort(), files: [...files].sort() }
+  let found = {}
+  await until('no other keys are kept', async () => {
+    found = await keysFound()
+    return JSON.stringify(found) === JSON.stringify(right)
+  }).catch(() => undefined)
+  t.same(found, right, 'the amphora has the keys that it uses')
+}
+
+/** The keys in the amphora's memory. An amphora that starts anew has none. */
+async function keysFound() {
   const first = (await inside()).find(({ isFirst }) => isFirst)?.pid
-  const list = (directory: string) =>
-    readdirSync(`/proc/${first}/root/run/krater/${directory}`).filter(name => name.endsWith('.pem'))
-  const found = () => ({
+  const list = (directory: string) => {
+    const path = `/proc/${first}/root/run/krater/${directory}`
+    return existsSync(path) ? readdirSync(path).filter(name => name.endsWith('.pem')) : []
+  }
+  return {
     store: list('tls')
       .map(name => /^(?:secrets|containers)-([0-9a-f-]{36})-/.exec(name)?.[1] ?? name)
       .sort(),
     files: list('config/current/tls').sort(),
-  })
-  const right = { store: [...wanted].sort(), files: [...files].sort() }
-  await until('no other keys are kept', () => JSON.stringify(found()) === JSON.stringify(right), 10).catch(
-    () => undefined,
-  )
-  t.same(found(), right, 'the amphora has the keys that it uses')
+  }
 }
 
 const serving = (name: string, port: number, ca: string = authority.certificate) =>

@@ -88,7 +88,7 @@ t.test('a run of the tests', async t => {
   ] as const
   for (const { signal, status, group, run } of interrupted) {
     t.test(`interrupted by ${signal} removes what the tests created`, async t => {
-      await until('the test hangs', run.sleeps, 60)
+      await until('the test hangs', run.sleeps)
       const end = ended(run.child)
       process.kill(group ? -run.child.pid! : run.child.pid!, signal)
       t.equal(await end, status)
@@ -140,5 +140,5 @@ t.test('processes in a sandbox end when their caller is killed', async t => {
   t.teardown(() => caller.kill('SIGKILL'))
   await until('the process sleeps', () => sleeps(seconds))
   caller.kill('SIGKILL')
-  await until('the process has ended', () => !sleeps(seconds), 5)
+  await until('the process has ended', () => !sleeps(seconds))
 })

@@ -42,7 +42,7 @@ const balancer = await serveOptions(t, {
 const port = balancer.port(1)
 
 t.test('sslscan finds only strong protocols and ciphers', async t => {
-  const { output } = await runProgram('sslscan', ['--no-colour', `--sni-name=${NAME}`, `127.0.0.1:${port}`], 60)
+  const { output } = await runProgram('sslscan', ['--no-colour', `--sni-name=${NAME}`, `127.0.0.1:${port}`], 200)
   t.same(
     [...output.matchAll(/^(\S+) +enabled$/gm)].map(([, version]) => version),
     ['TLSv1.2', 'TLSv1.3'],
@@ -67,7 +67,7 @@ t.test('testssl.sh has no finding above low', async t => {
   const sections = ['--protocols', '--std', '--pfs', '--server-defaults', '--headers', '--vulnerable']
   const offline = ['--ip', '127.0.0.1', '--nodns', 'none', '--add-ca', fileOf(root.certificate)]
   const words = ['--quiet', '--color', '0', '--warnings', 'off', ...offline, ...sections, '--jsonfile', report]
-  await runProgram('testssl', [...words, `https://${NAME}:${port}`], 200)
+  await runProgram('testssl', [...words, `https://${NAME}:${port}`], 600)
   const findings = JSON.parse(readFileSync(report, 'utf8')) as { id: string; severity: string; finding: string }[]
   for (const id of ['TLS1', 'cipherlist_AVERAGE', 'PFS', 'cert_chain_of_trust', 'LUCKY13', 'RC4']) {
     t.ok(

@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { SecureContextOptions, TLSSocket } from 'node:tls'
 
 const PAUSE_MS = 10
-const LIMIT_MS = 10_000
+const LIMIT_MS = 30_000
 
 export type HttpsAsked = {
   host: string

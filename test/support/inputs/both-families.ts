@@ -90,10 +90,10 @@ export async function createBothFamilies(t: Test, krater: Krater) {
      * Waits until both members have answered on every VIP in use; then the requests stop. @throws Error with
      * the answers instead
      */
-    untilServing: async (balancers: readonly BothBalancer[], seconds: number): Promise<void> => {
+    untilServing: async (balancers: readonly BothBalancer[]): Promise<void> => {
       const silent = () =>
         balancers.flatMap(({ vips }) => vips).filter(vip => asking.heard(urlOf(vip)).answers.size < members.length)
-      await until('every VIP serves', () => silent().length === 0, seconds).catch(error => {
+      await until('every VIP serves', () => silent().length === 0).catch(error => {
         const words = silent().map(vip => `${vip}: ${asking.heard(urlOf(vip)).faults.slice(-3)}`)
         throw new Error(`${error}: ${words.join('; ')}`)
       })

@@ -88,14 +88,10 @@ export async function createHttpsSite(
   const { id, vip_address: vip } = loadbalancer
   const listener = loadbalancer.listeners[0]?.id ?? ''
   const applied = () =>
-    until(
-      'the change is in effect',
-      async () => {
-        const found = await send<{ loadbalancer: { provisioning_status: string } }>('GET', `loadbalancers/${id}`)
-        return found.loadbalancer.provisioning_status === 'ACTIVE'
-      },
-      60,
-    )
+    until('the change is in effect', async () => {
+      const found = await send<{ loadbalancer: { provisioning_status: string } }>('GET', `loadbalancers/${id}`)
+      return found.loadbalancer.provisioning_status === 'ACTIVE'
+    })
   await applied()
   return {
     ...{ id, vip, listener, pool: loadbalancer.pools[0]?.id ?? '', api, store, storeBytes, send, applied },

@@ -298,7 +298,7 @@ t.test('the keystone-listener process', async t => {
       })
     }
     const says = (text: string) =>
-      until(`the listener prints: ${text}`, () => [...lines].some(line => line.includes(text)), 15)
+      until(`the listener prints: ${text}`, () => [...lines].some(line => line.includes(text)))
     return { child, ended, says, lines }
   }
 
