@@ -133,7 +133,7 @@ function startClients(url: string) {
       answered += 1
       longestMs = Math.max(longestMs, Math.round(performance.now() - answeredAt))
       answeredAt = performance.now()
-      await delay(5)
+      await delay(20)
     }
   }
   const clients = Promise.all([client(), client()])

@@ -128,7 +128,7 @@ function watch(name: string, port: number, ca?: string) {
   const failures: string[] = []
   let running = true
   const watching = (async () => {
-    for (; running; await pause(5)) {
+    for (; running; await pause(20)) {
       await serving(name, port, ca).then(
         ({ serial }) => seen.add(serial),
         (error: unknown) => failures.push(String(error)),

@@ -2,7 +2,7 @@ import { Agent, request } from 'node:https'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { SecureContextOptions, TLSSocket } from 'node:tls'
 
-const PAUSE_MS = 10
+const PAUSE_MS = 40
 const LIMIT_MS = 30_000
 
 export type HttpsAsked = {

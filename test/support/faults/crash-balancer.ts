@@ -86,7 +86,7 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
         if (performance.now() - started > PATIENCE * 1000) {
           throw new Error(`Not within ${PATIENCE} s: ${JSON.stringify({ id, ...shown, answers, desired })}`)
         }
-        await delay(20)
+        await delay(100)
       }
     },
 
@@ -97,7 +97,7 @@ export function balancersOf(api: ApiClient, vipSubnetId: string) {
         if (shown === null) return performance.now() - started
         if (performance.now() - started > PATIENCE * 1000)
           throw new Error(`Not gone within ${PATIENCE} s: ${JSON.stringify(shown)}`)
-        await delay(20)
+        await delay(100)
       }
     },
   }
