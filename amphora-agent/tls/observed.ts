@@ -15,6 +15,12 @@ export const SHOW = {
   list: (path: string) => `show ssl crt-list -n ${path}`,
 }
 
+/** The commands that show the files of each kind, and before them the one that a transaction is open for. */
+export const SHOW_ALL = { cert: 'show ssl cert', 'ca-file': 'show ssl ca-file', 'crl-file': 'show ssl crl-file' }
+
+/** The file that a transaction is open for, by the answer to a command of `SHOW_ALL`. */
+export const openTransaction = (answer: string): string | null => /^\*(\S+)/m.exec(answer)?.[1] ?? null
+
 /** The answer to `show ssl cert` or `show ssl ca-file`. */
 export const parseLoaded = (answer: string): LoadedFile => ({
   fingerprints: [...answer.matchAll(/^SHA1 FingerPrint: ([0-9A-F]{40})$/gm)].map(([, hex = '']) => hex.toLowerCase()),

@@ -14,6 +14,9 @@ export type TlsState = Pick<Manifest, 'files' | 'lists'>
 /** HAProxy takes a command with its payload into one buffer. */
 const MAX_PAYLOAD = 15_000
 
+/** Whether HAProxy can take a file's content at runtime. */
+export const fitsRuntime = (content: string): boolean => content.length <= MAX_PAYLOAD
+
 /**
  * The commands that take HAProxy from one state of its TLS files to another, in the order: new certificates, changed
  * files, certificates that leave. No connection notices. Pure.
@@ -28,10 +31,9 @@ export function planTlsUpdate(
 ): TlsCommand[] | string {
   const commands: TlsCommand[] = []
   const isList = (path: string) => path.endsWith('.list')
-  const large = (path: string) => contentOf(path).length > MAX_PAYLOAD
   const added = Object.keys(desired.files).filter(path => !isList(path) && loaded.files[path] === undefined)
   const changed = changedBetween(loaded, desired)
-  const tooLarge = [...added, ...changed].find(large)
+  const tooLarge = [...added, ...changed].find(path => !fitsRuntime(contentOf(path)))
   if (tooLarge !== undefined) return `${tooLarge} is too long for the runtime socket`
   for (const path of added) {
     // Only the certificates of lists come and go at runtime. All others are named by HAProxy's file.
@@ -44,12 +46,12 @@ export function planTlsUpdate(
     const before = loaded.lists[list]
     if (before === undefined) return `${list} is new`
     for (const path of certificates.filter(one => !before.includes(one))) {
-      commands.push({ text: `add ssl crt-list ${list} ${path}`, expect: 'Success!' })
+      commands.push(addCommand(list, path))
     }
   }
   for (const [list, certificates] of Object.entries(desired.lists)) {
     for (const path of (loaded.lists[list] ?? []).filter(one => !certificates.includes(one))) {
-      commands.push({ text: `del ssl crt-list ${list} ${path}`, expect: 'deleted in crtlist' })
+      commands.push(removeCommand(list, path))
       gone.add(path)
     }
   }
@@ -82,12 +84,22 @@ export function kindOf(path: string): 'cert' | 'ca-file' | 'crl-file' {
 export function setCommands(path: string, content: string, staple: Buffer | null): TlsCommand[] {
   const kind = kindOf(path)
   return [
-    // HAProxy ends a payload at the first empty line, and says "Transaction created" or "updated".
-    { text: `set ssl ${kind} ${path} <<\n${content.trimEnd()}\n`, expect: 'ransaction' },
+    // HAProxy ends a payload at the first empty line, and names the file that its transaction is for.
+    { text: `set ssl ${kind} ${path} <<\n${content.trimEnd()}\n`, expect: `${path}!` },
     ...(staple === null ? [] : [stapleCommand(path, staple)]),
     { text: `commit ssl ${kind} ${path}`, expect: 'Success!' },
   ]
 }
+
+export const addCommand = (list: string, path: string): TlsCommand => ({
+  text: `add ssl crt-list ${list} ${path}`,
+  expect: 'Success!',
+})
+
+export const removeCommand = (list: string, path: string): TlsCommand => ({
+  text: `del ssl crt-list ${list} ${path}`,
+  expect: 'deleted in crtlist',
+})
 
 /** OCSP responses by the path of the certificate's file. */
 export type Staples = ReadonlyMap<string, Buffer>
@@ -118,5 +130,5 @@ export function planStaples(
 
 const stapleCommand = (path: string, staple: Buffer): TlsCommand => ({
   text: `set ssl cert ${path}${STAPLE_SUFFIX} <<\n${staple.toString('base64')}\n`,
-  expect: 'ransaction',
+  expect: `${path}!`,
 })

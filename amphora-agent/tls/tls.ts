@@ -7,12 +7,15 @@ import type { MissingMaterial } from '../protocol/messages.js'
 import { changedFiles, type Manifest, NO_TLS, provideTls, pruneStore, readManifest } from './files.js'
 import type { KeyManager } from './key-manager.js'
 import { readLoaded, statesOf, writeLoaded } from './loaded-file.js'
-import { expectedOf, isSame, isUnused, parseList, parseLoaded, SHOW } from './observed.js'
+import { expectedOf, isSame, isUnused, openTransaction, parseList, parseLoaded, SHOW, SHOW_ALL } from './observed.js'
 import {
+  addCommand,
   changedBetween,
+  fitsRuntime,
   kindOf,
   planStaples,
   planTlsUpdate,
+  removeCommand,
   type Staples,
   setCommands,
   type TlsCommand,
@@ -38,6 +41,8 @@ export class Tls {
   /** The OCSP responses that HAProxy has loaded; null if unknown. */
   #stapled: Staples | null = null
   #stapleFailure: string | null = null
+  /** Whether HAProxy may have begun to take a file over: an earlier agent died, or a command failed. */
+  #isOpen = true
 
   constructor(options: TlsOptions) {
     this.#options = options
@@ -128,7 +133,8 @@ export class Tls {
   }
 
   /**
-   * Compares what HAProxy has loaded with the current files, and takes back what differs.
+   * Compares what HAProxy has loaded with the current files, and takes back what differs. What only a reload can take
+   * back leaves HAProxy behind.
    * @returns a sentence about each difference
    * @throws Error if HAProxy does not answer
    */
@@ -147,6 +153,10 @@ export class Tls {
       const loaded = parseLoaded(await this.#options.haproxy.command(SHOW[kind](path)))
       if (isSame(loaded, expected)) continue
       found.push(`HAProxy had another certificate in place of ${path}`)
+      if (!fitsRuntime(content)) {
+        this.forget()
+        continue
+      }
       const staple = this.#stapled?.get(path) ?? null
       commands.push(...setCommands(path, content, kind === 'cert' ? staple : null))
     }
@@ -154,11 +164,17 @@ export class Tls {
       const loaded = parseList(await this.#options.haproxy.command(SHOW.list(path)))
       for (const name of certificates.filter(one => !loaded.includes(one))) {
         found.push(`HAProxy lacked the certificate ${name}`)
-        commands.push({ text: `add ssl crt-list ${path} ${name}`, expect: 'Success!' })
+        commands.push(addCommand(path, name))
+      }
+      for (const name of loaded.filter(one => !certificates.includes(one))) {
+        found.push(`HAProxy served the certificate ${name}, which is not the listener's`)
+        commands.push(removeCommand(path, name))
       }
     }
     const failure = await this.#run(commands)
-    return failure === null ? found : [...found, failure]
+    if (failure === null) return found
+    this.forget()
+    return [...found, failure]
   }
 
   /** Files that were changed or removed. */
@@ -187,13 +203,26 @@ export class Tls {
 
   /** @returns why a command failed; null if all succeeded */
   async #run(commands: readonly TlsCommand[]): Promise<string | null> {
+    if (commands.length === 0) return null
+    if (this.#isOpen) await this.#abort()
+    this.#isOpen = true
     for (const { text, expect } of commands) {
       const answer = await this.#options.haproxy.command(text)
       // Only the first line may be shown: the rest is a key.
       const [what = ''] = text.split('\n')
       if (!answer.includes(expect)) return `HAProxy answered "${answer.trim().slice(0, 200)}" to "${what}"`
     }
+    this.#isOpen = false
     return null
+  }
+
+  /** Ends transactions that were not committed: HAProxy takes one file of a kind at a time. */
+  async #abort(): Promise<void> {
+    const { haproxy } = this.#options
+    for (const [kind, show] of Object.entries(SHOW_ALL)) {
+      const path = openTransaction(await haproxy.command(show))
+      if (path !== null) await haproxy.command(`abort ssl ${kind} ${path}`)
+    }
   }
 
   #noteLoaded(state: TlsState | null): void {
