@@ -60,9 +60,9 @@ export class CertificateRepair {
       return
     }
     if (performance.now() < this.#retryAt) return
-    await this.#provide(part)
     this.#retryAt = performance.now() + this.#pauseMs
     this.#pauseMs = Math.min(2 * this.#pauseMs, LAST_RETRY_MS)
+    await this.#provide(part)
     const left = this.#parts.tls.missing().length
     if (left < before) this.#repairs.note(`${before - left} certificates that were not available are now served`)
   }

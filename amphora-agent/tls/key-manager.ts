@@ -132,7 +132,7 @@ function lentReader(access: LentAccess, signal: AbortSignal): Reader {
   }
   return {
     payload: async target => {
-      const { content_types: types } = recordSchema.parse(JSON.parse((await get(pathOf(target), JSON_TYPE)).toString()))
+      const { content_types: types } = parsed(recordSchema, await get(pathOf(target), JSON_TYPE))
       return get(`${pathOf(target)}/payload`, types?.default ?? 'application/octet-stream')
     },
     parts: async target => partsIn(await get(pathOf(target), JSON_TYPE)),
@@ -153,7 +153,7 @@ function bytesOf({ status, bytes }: { status: number; bytes: Buffer }): Buffer {
 }
 
 function partsIn(container: Buffer): Map<string, Target> {
-  const { type, secret_refs: refs } = containerSchema.parse(JSON.parse(container.toString()))
+  const { type, secret_refs: refs } = parsed(containerSchema, container)
   if (type !== 'certificate') throw new Unusable('it is not a container of type certificate')
   return new Map(
     refs.flatMap(({ name, secret_ref }): [string, Target][] => {
@@ -161,6 +161,15 @@ function partsIn(container: Buffer): Map<string, Target> {
       return part === null ? [] : [[name ?? '', part]]
     }),
   )
+}
+
+/** @throws KeyManagerDown if it is something else, as from a proxy in front of a key manager that is away */
+function parsed<T>(schema: z.ZodType<T>, json: Buffer): T {
+  try {
+    return schema.parse(JSON.parse(json.toString()))
+  } catch {
+    throw new KeyManagerDown('the key manager gives an answer without meaning')
+  }
 }
 
 /** A sentence as a clause. */
