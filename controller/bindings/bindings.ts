@@ -129,7 +129,7 @@ async function markUntold(database: Database, id: string): Promise<void> {
 
 /**
  * Makes load balancers due of which the key manager must be told: those that it asks for, and those of which it did not
- * hear before. The latter keep their pauses between attempts.
+ * hear before. What was tried in vain keeps its pauses between attempts.
  * @returns those that exist
  */
 async function makeDue(database: Database, ids: readonly string[]): Promise<string[]> {
@@ -138,8 +138,8 @@ async function makeDue(database: Database, ids: readonly string[]): Promise<stri
     sql<{ id: string }>`
       UPDATE load_balancer
          SET bound_sha256 = ${MUST_TELL}, recheck_at = now(),
-             retry_at = CASE WHEN id = ANY(${ids}::uuid[]) THEN least(retry_at, now()) ELSE retry_at END
-       WHERE id = ANY(${ids}::uuid[]) OR bound_sha256 = 'due' AND recheck_at IS NULL
+             retry_at = CASE WHEN bound_sha256 IS DISTINCT FROM ${MUST_TELL} THEN least(retry_at, now()) ELSE retry_at END
+       WHERE id = ANY(${ids}::uuid[]) OR bound_sha256 = ${MUST_TELL} AND recheck_at IS NULL
       RETURNING id, pg_notify(${WAKE_CHANNEL}, id::text)`,
   )
   return rows.map(({ id }) => id)

@@ -22,11 +22,16 @@ export type BoundMaterial = { digest: string; facts: CertificateFacts | null }
 /** What a load balancer uses, with what was found of it. */
 export type Bound = { target: Target; material: Partial<Record<MaterialKind, BoundMaterial>> }
 
+/** What was found of one version of an object. A renewal makes the next version of a container. */
+export type Inspected = Bound & { version: number }
+
 /** Secrets and containers have consumers of different shapes. Their SQL is built from this. */
 export const OWNERS = {
   secrets: {
     owner: 'secret',
     live: trusted('o.deleted_at IS NULL AND (o.expiration IS NULL OR o.expiration > now())'),
+    /** A payload never changes. */
+    version: trusted('1'),
     /** The columns that identify a consumer, and their values for a load balancer. */
     columns: ['service', 'resource_type', 'resource_id'],
     values: ({ id }: BoundLoadBalancer) => ['load-balancer', 'loadbalancers', id],
@@ -34,6 +39,7 @@ export const OWNERS = {
   containers: {
     owner: 'container',
     live: trusted('o.deleted_at IS NULL'),
+    version: trusted('o.version'),
     columns: ['name', 'url'],
     values: ({ url }: BoundLoadBalancer) => ['load-balancer', url],
   },

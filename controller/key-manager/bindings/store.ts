@@ -3,7 +3,15 @@ import type { MaterialKind } from '../../../x509/material/load.js'
 import type { Target } from '../../../x509/material/reference.js'
 import { execute, many } from '../../database/query.js'
 import { identifier, identifiers, join, json, sql } from '../../database/sql.js'
-import { BINDS, type Bound, type BoundLoadBalancer, type BoundMaterial, consumersOf, OWNERS } from './binding.js'
+import {
+  BINDS,
+  type Bound,
+  type BoundLoadBalancer,
+  type BoundMaterial,
+  consumersOf,
+  type Inspected,
+  OWNERS,
+} from './binding.js'
 
 /**
  * A binding that no load balancer has confirmed for this long belongs to a request that failed, or whose process died.
@@ -15,32 +23,46 @@ export const UNCONFIRMED_SECONDS = 120
  * Binds objects to a load balancer that is about to use them, and stores what was found of each. Locks them, so that
  * a concurrent deletion either sees the binding or has happened before. What was confirmed must be confirmed again: a
  * worker that is about to release it does not know of the new use. A binding whose right still holds keeps it: whoever
- * binds the object again may not take the load balancer's right with them when they lose theirs.
+ * binds the object again may not take the load balancer's right with them when they lose theirs. What was found of a
+ * version that is not the present one any more counts for nothing.
+ * @param wanted those with material are bound; of the others it is kept that this version cannot be used
  * @returns the targets that are still there
  */
 export async function bind(
   database: Knex,
   loadBalancer: BoundLoadBalancer,
   userId: string,
-  wanted: readonly Bound[],
+  wanted: readonly Inspected[],
 ): Promise<Target[]> {
   const held: Target[] = []
   for (const kind of ['secrets', 'containers'] as const) {
-    const rows = wanted.filter(({ target }) => target.kind === kind)
+    const all = wanted.filter(({ target }) => target.kind === kind)
+    const rows = all.filter(({ material }) => Object.keys(material).length > 0)
+    if (kind === 'containers')
+      await noteUnusable(
+        database,
+        loadBalancer.id,
+        all.filter(one => !rows.includes(one)),
+      )
     if (rows.length === 0) continue
-    const { owner, columns, values, live } = OWNERS[kind]
+    const { owner, columns, values, live, version } = OWNERS[kind]
     const [table, ownerId, names] = [consumersOf(owner), identifier(`${owner}_id`), identifiers(columns)]
+    const found = rows.map(({ target, version: inspected, material }) => ({
+      id: target.id,
+      version: inspected,
+      material,
+    }))
     const stored = await many(
       database,
       sql<{ id: string }>`
        WITH wanted AS (
-         SELECT * FROM jsonb_to_recordset(${json(rows.map(({ target, material }) => ({ id: target.id, material })))}::jsonb)
-                    AS w (id uuid, material jsonb)),
+         SELECT * FROM jsonb_to_recordset(${json(found)}::jsonb) AS w (id uuid, version integer, material jsonb)),
        held AS MATERIALIZED (
-         SELECT o.id FROM ${identifier(owner)} o WHERE o.id IN (SELECT id FROM wanted) AND ${live} ORDER BY o.id FOR KEY SHARE)
+         SELECT o.id, ${version} AS version FROM ${identifier(owner)} o
+          WHERE o.id IN (SELECT id FROM wanted) AND ${live} ORDER BY o.id FOR SHARE)
        INSERT INTO ${table} AS c (id, ${ownerId}, project_id, ${names}, load_balancer_id, user_id, bound_at, material)
        SELECT gen_random_uuid(), held.id, ${loadBalancer.projectId}, ${join(values(loadBalancer))}, ${loadBalancer.id}::uuid,
-              ${userId}, clock_timestamp(), wanted.material
+              ${userId}, clock_timestamp(), CASE WHEN held.version = wanted.version THEN wanted.material ELSE '{}' END
          FROM held JOIN wanted ON wanted.id = held.id
        ON CONFLICT (${ownerId}, ${names}) DO UPDATE
           SET (project_id, user_id) = (
@@ -48,12 +70,26 @@ export async function bind(
                        CASE WHEN ${BINDS} THEN c.user_id ELSE excluded.user_id END
                   FROM ${identifier(owner)} o WHERE o.id = c.${ownerId}),
               load_balancer_id = excluded.load_balancer_id, bound_at = excluded.bound_at, confirmed = false,
-              material = c.material || excluded.material
+              material = CASE WHEN excluded.material = '{}' THEN '{}' ELSE c.material - 'unusable' || excluded.material END
        RETURNING c.${ownerId} AS id`,
     )
     held.push(...stored.map(({ id }) => ({ kind, id })))
   }
   return held
+}
+
+/** Keeps that these versions cannot be used: nobody is told again until the next version. */
+async function noteUnusable(database: Knex, loadBalancerId: string, inspected: readonly Inspected[]): Promise<void> {
+  if (inspected.length === 0) return
+  const found = inspected.map(({ target, version }) => ({ id: target.id, version }))
+  await execute(
+    database,
+    sql`WITH found AS (SELECT * FROM jsonb_to_recordset(${json(found)}::jsonb) AS f (id uuid, version integer)),
+        held AS MATERIALIZED (
+          SELECT o.id FROM container o JOIN found f USING (id, version) ORDER BY o.id FOR SHARE OF o)
+        UPDATE container_consumer c SET material = '{"unusable": true}' FROM held
+         WHERE c.container_id = held.id AND c.load_balancer_id = ${loadBalancerId} AND c.material = '{}'`,
+  )
 }
 
 /**
@@ -83,6 +119,16 @@ export async function confirm(database: Knex, loadBalancerId: string, wanted: re
     left.push(...rows.map(({ id, material }) => ({ target: { kind, id }, material })))
   }
   return left
+}
+
+/** The ids of all that a load balancer may read by its bindings: the objects, and the secrets of containers. */
+export async function readableIds(database: Knex, bound: readonly Bound[]): Promise<ReadonlySet<string>> {
+  const ids = bound.map(({ target }) => target.id)
+  const parts = await many(
+    database,
+    sql<{ id: string }>`SELECT secret_id AS id FROM container_secret WHERE container_id = ANY(${ids}::uuid[])`,
+  )
+  return new Set([...ids, ...parts.map(({ id }) => id)])
 }
 
 /** Releases all that a load balancer used, and its amphorae's right to read. */

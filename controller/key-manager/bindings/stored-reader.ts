@@ -13,7 +13,7 @@ import type { Service } from '../service.js'
 const ABSENT = 'it does not exist or you may not use it'
 
 /** Whether the caller may read the object. */
-export type MayRead = (kind: 'secret' | 'container', target: Target) => boolean
+export type MayRead = (kind: 'secret' | 'container', target: Target & { id: string }) => boolean
 
 /** Reads what a caller may read from the key manager's own tables. */
 export function createStoredReader(

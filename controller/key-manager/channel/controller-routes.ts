@@ -5,12 +5,14 @@ import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { inTransaction } from '../../database/transaction.js'
 import { type Bound, loadBalancerUrl } from '../bindings/binding.js'
 import { type Checked, checkMaterial, keyOf } from '../bindings/check.js'
-import { bind, confirm, dueBindings, release, setReaders } from '../bindings/store.js'
+import { bind, confirm, dueBindings, readableIds, release, setReaders } from '../bindings/store.js'
 import { missing } from '../ids.js'
 import { filledText } from '../input.js'
 import { type ChannelCall, type ChannelService, route } from './dialect.js'
 
 const MAX_DUE = 1000
+/** References that are inspected together. What is found of them is kept before the next ones are looked at. */
+const PORTION = 32
 
 const reference = z.strictObject({
   ref: filledText(255),
@@ -70,8 +72,8 @@ export const controllerRoutes = [
 ]
 
 /**
- * Confirms what a load balancer uses. Objects of its own project that are not bound yet, or whose material is unknown,
- * are inspected and bound now.
+ * Confirms what a load balancer uses. Objects that are not bound yet, or whose material is unknown, are inspected and
+ * bound now, if they belong to its project or it has the right to read them already.
  */
 async function putBinding(service: ChannelService, call: ChannelCall<Binding>): Promise<Answer> {
   const { database } = service
@@ -84,17 +86,20 @@ async function putBinding(service: ChannelService, call: ChannelCall<Binding>): 
   })
   const unknown = references.filter(one => materialOf(confirmed, one) === null)
   if (unknown.length === 0) return answerWith(references, confirmed, [])
-  const { checked, bound } = await checkMaterial(
-    service,
-    [projectId, ''],
-    requestOf(unknown),
-    (_, target) => target.projectId === projectId,
-  )
-  const complete = await inTransaction(database, async trx => {
-    await bind(trx, { id, projectId, url }, '', bound)
-    return confirm(trx, id, targets)
-  })
-  return answerWith(references, complete, checked)
+  const readable = await readableIds(database, confirmed)
+  const verdicts: Checked[] = []
+  for (let first = 0; first < unknown.length; first += PORTION) {
+    const { checked, inspected } = await checkMaterial(
+      service,
+      [projectId, ''],
+      requestOf(unknown.slice(first, first + PORTION)),
+      (_, target) => target.projectId === projectId || readable.has(target.id),
+    )
+    await inTransaction(database, trx => bind(trx, { id, projectId, url }, '', inspected))
+    verdicts.push(...checked)
+  }
+  const complete = await inTransaction(database, trx => confirm(trx, id, targets))
+  return answerWith(references, complete, verdicts)
 }
 
 function loadBalancerIdIn(call: ChannelCall): string {

@@ -14,7 +14,7 @@ const database = testDatabase.of('load_balancer')
 const REF = 'http://key-manager.test/v1/secrets/0c9d7ad9-2e4c-4a7f-9f5f-1b3f6a4f8f10'
 
 /** A key manager that can be away, and what it was told last. */
-const keyManager = { isAway: false, told: new Map<string, readonly string[]>() }
+const keyManager = { isAway: false, told: new Map<string, readonly string[]>(), due: [] as string[] }
 const answer = async <T>(act: () => T): Promise<T> => {
   if (keyManager.isAway) throw new KeyManagerAway('it is away')
   return act()
@@ -30,7 +30,7 @@ const keeper: Keeper = {
     }),
   lend: async () => null,
   release: id => answer(() => void keyManager.told.delete(id)),
-  due: () => answer(() => []),
+  due: () => answer(() => keyManager.due),
 }
 const bindings = createBindings({ keeper, database, log: createLog('test', 'silent') })
 
@@ -83,4 +83,20 @@ t.test('a worker that dies between telling the key manager and noting that leave
   await converge(id)
   t.same(keyManager.told.get(id), [])
   t.same((await readTree(database, id))?.material, [])
+})
+
+t.test('the key manager may ask again and again: only news ends the pause between attempts', async t => {
+  const id = await insertLoadBalancer(database)
+  const far = new Date(Date.now() + 3_600_000)
+  const pauseLeft = async () => (await rowOf(id)).retry_at > new Date()
+  keyManager.due = [id]
+  t.teardown(() => {
+    keyManager.due = []
+  })
+  await database('load_balancer').where({ id }).update({ bound_sha256: 'told', retry_at: far })
+  await bindings.tend()
+  t.notOk(await pauseLeft(), 'a renewed certificate is deployed at once')
+  await database('load_balancer').where({ id }).update({ recheck_at: null, retry_at: far })
+  t.equal(await bindings.tend(), 1)
+  t.ok(await pauseLeft(), 'an attempt in vain is repeated after its pause')
 })

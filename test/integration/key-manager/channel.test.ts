@@ -9,12 +9,13 @@ import {
   controllerChannelKey,
   createChannelCertificate,
 } from '../../../controller/key-channel/keys.js'
+import { bind as bindFound, dueBindings } from '../../../controller/key-manager/bindings/store.js'
 import { startChannelServer } from '../../../controller/key-manager/channel/server.js'
 import { createChannelTokens } from '../../../controller/key-manager/channel/tokens.js'
 import { createLog } from '../../../controller/log/log.js'
 import { FOREIGN, tokenOf } from '../../support/clients/callers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { buildInspectorThread, makeBundle, makePair } from '../../support/inputs/certificates.js'
+import { buildInspectorThread, makeBundle, makePair, type Pair } from '../../support/inputs/certificates.js'
 
 /** What load balancers bind at the key manager, and what their amphorae read on the key channel. */
 
@@ -69,6 +70,25 @@ async function storeContainer(): Promise<{ ref: string; key: string; id: string 
   const ref = String(body.container_ref)
   return { ref, key, id: ref.slice(-36) }
 }
+
+/** Gives a container another certificate and key, as a renewal does. */
+async function replaceParts(containerId: string, pair: Pair) {
+  const parts: [string, string][] = [
+    ['certificate', await text(pair.certificate)],
+    ['private_key', await text(pair.privateKey)],
+    ['intermediates', await text(root.certificate)],
+  ]
+  await keyManager.database.transaction(async trx => {
+    await trx('container_secret').where({ container_id: containerId }).delete()
+    for (const [name, secret_id] of parts)
+      await trx('container_secret').insert({ container_id: containerId, secret_id, name })
+    await trx('container').where({ id: containerId }).increment('version')
+    await trx('container_consumer').where({ container_id: containerId }).update({ material: '{}' })
+  })
+}
+
+/** The load balancer, if the key manager must be told of it again. */
+const dueNow = async (id: string) => (await dueBindings(keyManager.database, 1000)).filter(one => one === id)
 
 const url = (id: string) => `http://load-balancer.test/v2/lbaas/loadbalancers/${id}`
 const bind = (id: string, certificates: string[], token = tokenOf('member')) =>
@@ -180,6 +200,64 @@ t.test('another project’s object is bound by its ACL alone, and only as long a
   t.equal(await read(channelOf(amphora), `/v1/secrets/${key}/payload`), 404)
   t.match((await put(id, [ref], [amphora], FOREIGN)).body, { references: [{ reason: /you may not use it/ }] })
   t.equal((await ask('DELETE', `/v1/containers/${containerId}`)).status, 204, 'its owner may delete it')
+})
+
+t.test('a load balancer that may use another project’s certificate gets its renewal', async t => {
+  const [id, amphora] = [randomUUID(), randomUUID()]
+  const { ref, id: containerId } = await storeContainer()
+  const secretsIn = async () =>
+    ((await ask('GET', `/v1/containers/${containerId}`)).body.secret_refs as { secret_ref: string }[]).map(
+      ({ secret_ref }) => new URL(secret_ref).pathname,
+    )
+  for (const path of [`/v1/containers/${containerId}`, ...(await secretsIn())])
+    await ask('PUT', `${path}/acl`, { read: { users: ['user-member'] } })
+  await bind(id, [ref], tokenOf('member', FOREIGN))
+  const told = async () => (await put(id, [ref], [amphora], FOREIGN)).body.references[0]
+  const { digest } = await told()
+
+  const renewed = makePair({ issuer: root })
+  await replaceParts(containerId, renewed)
+  t.same(await dueNow(id), [id], 'the controller is told')
+  t.match(await told(), { digest: /^[0-9a-f]{64}$/ })
+  t.not((await told()).digest, digest)
+  t.same(await dueNow(id), [], 'and then no more')
+
+  await replaceParts(containerId, { ...renewed, privateKey: web.privateKey })
+  t.match(await told(), { reason: /key/ }, 'a certificate that cannot be used')
+  t.same(await dueNow(id), [], 'is told once')
+  await replaceParts(containerId, renewed)
+  t.same(await dueNow(id), [id])
+  t.match(await told(), { digest: /./ })
+})
+
+t.test('more certificates change at once than are checked together', async t => {
+  const id = randomUUID()
+  const made = await Promise.all(Array.from({ length: 140 }, storeContainer))
+  const refs = made.map(({ ref }) => ref)
+  for (const some of [refs.slice(0, 70), refs.slice(70)]) await bind(id, some)
+  await put(id, refs, [])
+  await keyManager.database.raw(`UPDATE container_consumer SET material = '{}' WHERE load_balancer_id = '${id}'`)
+  const { status, body } = await put(id, refs, [])
+  t.equal(status, 200)
+  t.ok((body.references as object[]).every(one => 'digest' in one))
+})
+
+t.test('a certificate that is renewed while it is checked is looked at again', async t => {
+  const id = randomUUID()
+  const { ref, id: containerId } = await storeContainer()
+  const target = { kind: 'containers', id: containerId } as const
+  const material = { certificate: { digest: 'of the former version', facts: null } }
+  const binds = (version: number, found: typeof material | object) =>
+    bindFound(keyManager.database, { id, projectId: 'a'.repeat(32), url: url(id) }, 'user-member', [
+      { target, version, material: found },
+    ])
+  await binds(1, material)
+  await put(id, [ref], [])
+  await replaceParts(containerId, makePair({ issuer: root }))
+  await binds(1, material)
+  t.same(await dueNow(id), [id], 'what was found of the former version is dropped')
+  await binds(1, {})
+  t.same(await dueNow(id), [id], 'also if that could not be used')
 })
 
 t.test('nobody takes a load balancer’s certificate away by binding it for it', async t => {

@@ -70,7 +70,7 @@ async function bindReferences(service: ApiService, call: Call<z.output<typeof re
   // A container tells its consumers apart by their URLs, so nobody may bind it with the URL of another load balancer.
   if (!url.endsWith(`/${loadBalancer.id}`))
     throw badRequest(`url must end with the load balancer's id, ${loadBalancer.id}.`)
-  const { checked, bound } = await checkMaterial(
+  const { checked, inspected } = await checkMaterial(
     service,
     caller.place,
     { certificates, authorities, revocationLists },
@@ -79,7 +79,7 @@ async function bindReferences(service: ApiService, call: Call<z.output<typeof re
   )
   if (!checked.every(isUsable)) return jsonAnswer(200, { references: checked })
   await inTransaction(service.database, async trx => {
-    const held = await bind(trx, loadBalancer, caller.userId, bound)
+    const held = await bind(trx, loadBalancer, caller.userId, inspected)
     for (const { kind, id: targetId } of held) {
       const targetType = kind === 'secrets' ? 'secret' : 'container'
       await recordAudit(trx, actorIn(call), {
