@@ -1,5 +1,8 @@
 import { createServer, type Server } from 'node:http'
 import { connect } from 'node:net'
+import { limitConnections } from '../http/connections.js'
+import { createFloodLog } from '../http/flood-log.js'
+import { plainConnections } from '../http/tls/tcp-connections.js'
 import type { Logger } from '../log/log.js'
 import { repeat } from '../process/repeat.js'
 
@@ -13,8 +16,7 @@ export type GatewayOptions = {
 }
 
 /** An amphora reads a few secrets at a time. */
-const MAX_CONNECTIONS = 256
-const MAX_PER_AMPHORA = 16
+const LIMITS = { max: 256, maxPerSource: 16, trustedProxies: [] }
 const CONNECT_MS = 5_000
 /** Longer than an agent waits for one reference. */
 const LIFE_MS = 30_000
@@ -35,7 +37,7 @@ export async function startGateway({
   const stopping = new AbortController()
   let server: Server | null = null
   const loop = repeat('opening the gateway to the key manager', RETRY_SECONDS, stopping.signal, log, async () => {
-    server ??= await listen(createGateway(targets), host, port)
+    server ??= await listen(createGateway(targets, log), host, port)
   })
   return {
     stop: async () => {
@@ -53,20 +55,19 @@ function authorityOf(url: string): string {
   return `${hostname}:${port || (protocol === 'https:' ? 443 : 80)}`
 }
 
-function createGateway(targets: ReadonlyMap<string, URL>): Server {
-  const open = new Map<string, number>()
-  const server = createServer((_, response) => response.writeHead(405, { Connection: 'close' }).end())
-  server.maxConnections = MAX_CONNECTIONS
-  server.requestTimeout = CONNECT_MS
+function createGateway(targets: ReadonlyMap<string, URL>, log: Logger): Server {
+  const timeouts = { headersTimeout: CONNECT_MS, requestTimeout: CONNECT_MS, connectionsCheckingInterval: 1_000 }
+  const server = createServer(timeouts, (_, response) => response.writeHead(405, { Connection: 'close' }).end())
+  const logFlood = createFloodLog(log, {})
+  limitConnections(server, plainConnections, LIMITS, source => {
+    const flood = `Connections from ${source}`
+    logFlood(flood, `${flood}: too many at the gateway to the key manager; closing the oldest`)
+  })
   server.on('connect', (request, client) => {
     const refuse = (status: string) => client.end(`HTTP/1.1 ${status}\r\nConnection: close\r\n\r\n`)
     client.on('error', () => undefined)
-    const from = request.socket.remoteAddress ?? ''
     const target = targets.get(request.url ?? '')
     if (target === undefined) return refuse('403 Forbidden')
-    const before = open.get(from) ?? 0
-    if (before >= MAX_PER_AMPHORA) return refuse('503 Service Unavailable')
-    open.set(from, before + 1)
     const [hostname, port] = [
       target.hostname.replace(/^\[|\]$/g, ''),
       Number(authorityOf(target.href).split(':').at(-1)),
@@ -85,9 +86,6 @@ function createGateway(targets: ReadonlyMap<string, URL>): Server {
     service.once('close', () => {
       clearTimeout(limit)
       clearTimeout(life)
-      const left = (open.get(from) ?? 1) - 1
-      if (left === 0) open.delete(from)
-      else open.set(from, left)
       if (isConnected) client.destroy()
       else refuse('502 Bad Gateway')
     })

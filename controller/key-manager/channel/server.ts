@@ -1,6 +1,9 @@
 import { createServer } from 'node:https'
 import type { AddressInfo } from 'node:net'
 import { createApi } from '../../api/api.js'
+import { limitConnections } from '../../http/connections.js'
+import { createFloodLog } from '../../http/flood-log.js'
+import { followHandshakes } from '../../http/tls/tcp-connections.js'
 import type { ChannelCertificate } from '../../key-channel/keys.js'
 import type { Logger } from '../../log/log.js'
 import { amphoraRoutes } from './amphora-routes.js'
@@ -27,9 +30,15 @@ export type ChannelServer = {
   stop: () => Promise<void>
 }
 
-const TIMEOUTS = { handshakeTimeout: 10_000, headersTimeout: 10_000, requestTimeout: 30_000, keepAliveTimeout: 65_000 }
-/** Each amphora keeps a few. */
-const MAX_CONNECTIONS = 20_000
+const TIMEOUTS = {
+  handshakeTimeout: 10_000,
+  headersTimeout: 10_000,
+  requestTimeout: 30_000,
+  keepAliveTimeout: 65_000,
+  connectionsCheckingInterval: 1_000,
+}
+/** Each amphora keeps a few, and no more than fit through one address. */
+const LIMITS = { max: 20_000, maxPerSource: 64, trustedProxies: [] }
 const RETRY_MS = 1_000
 const STOP_MS = 5_000
 
@@ -51,7 +60,11 @@ export function startChannelServer(options: ChannelServerOptions): ChannelServer
     { ...TIMEOUTS, cert: certificate.certificate, key: certificate.privateKey, minVersion: 'TLSv1.3' },
     (request, response) => void handle(request, response),
   )
-  server.maxConnections = MAX_CONNECTIONS
+  const logFlood = createFloodLog(log, {})
+  limitConnections(server, followHandshakes(server), LIMITS, source => {
+    const flood = `Connections from ${source}`
+    logFlood(flood, `${flood}: too many on the key channel; closing idle ones`)
+  })
   let retry: NodeJS.Timeout | undefined
   let isReported = false
   const listening = new Promise<{ port: number }>(resolve => {

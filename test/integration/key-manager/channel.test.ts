@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import { connect } from 'node:net'
 import t from 'tap'
 import { type KeyChannel, openKeyChannel } from '../../../amphora-agent/key-channel/client.js'
 import { many } from '../../../controller/database/query.js'
@@ -15,6 +16,7 @@ import { createChannelTokens } from '../../../controller/key-manager/channel/tok
 import { createLog } from '../../../controller/log/log.js'
 import { FOREIGN, tokenOf } from '../../support/clients/callers.js'
 import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
+import { eventually } from '../../support/eventually.js'
 import { buildInspectorThread, makeBundle, makePair, type Pair } from '../../support/inputs/certificates.js'
 
 /** What load balancers bind at the key manager, and what their amphorae read on the key channel. */
@@ -297,6 +299,17 @@ t.test('a token ends after an hour, and only the right key gets one', async t =>
   const longer = issued.replace(/\.(\d+)\./, (_, until: string) => `.${Number(until) + 9999}.`)
   t.equal(tokens.read(longer), null, 'nobody can extend it')
   t.equal(await read(channel, '/v1/containers/x'), 404, 'the client gets a new one by itself')
+})
+
+t.test('connections that say nothing keep nobody from reading', async t => {
+  const idle = Array.from({ length: 200 }, () => connect(port, '127.0.0.1'))
+  const left = () => idle.filter(({ destroyed }) => !destroyed).length
+  for (const socket of idle) {
+    socket.on('error', () => socket.destroy()).on('close', () => socket.destroy())
+    t.teardown(() => socket.destroy())
+  }
+  await eventually('most are closed', () => left() <= 64, 4_000)
+  t.equal(await read(channelOf(randomUUID()), '/v1/containers/x'), 404)
 })
 
 t.test('a client knows the channel by its certificate', async t => {
