@@ -10,6 +10,8 @@ import {
   forget,
   isUnchanged,
   knownCertificates,
+  type Place,
+  problemCounts,
   proveSoon,
   type Result,
   type ServingAmphora,
@@ -54,22 +56,23 @@ async function proveOne(proving: Proving, id: string): Promise<void> {
   // A deployment under way asks for another proof once it is done.
   if (tree.generation > tree.appliedGeneration) return
   const amphorae = await servingAmphorae(database, id)
-  const results = await handshakes(proving, tree, amphorae, proofs)
+  const wanted = handshakesOf(tree, amphorae, proofs)
+  const results = await tryAll(proving, wanted)
   if (!(await isUnchanged(database, id, tree.generation, tree.boundSha256))) return
-  if (results.some(({ problem }) => problem !== null)) await proveSoon(database, id, SOON_SECONDS)
-  await Promise.all(amphorae.map(amphora => tell(proving, amphora, results)))
-  for (const { amphoraId, problems, recovered } of await storeResults(database, id, tree.generation, results)) {
+  const verdicts = await storeResults(database, id, tree.generation, wanted.map(placeOf), results)
+  for (const { amphoraId, problems, recovered } of verdicts) {
     const what = { loadBalancer: id, amphora: amphoraId }
     if (problems.length > 0) log.error({ ...what, problems }, 'a listener serves another certificate than it should')
     else log.info({ ...what, recovered }, 'listeners serve their certificates again')
   }
+  const counts = await problemCounts(database, id)
+  if ([...counts.values()].some(count => count > 0)) await proveSoon(database, id, SOON_SECONDS)
+  await Promise.all(amphorae.map(amphora => tell(proving, amphora, counts.get(amphora.id))))
 }
 
 /** Tells an amphora what was seen of it, for its metrics. One that cannot be reached is told after the next proof. */
-async function tell({ agents, masterKey, log }: Proving, amphora: ServingAmphora, results: readonly Result[]) {
-  const seen = results.filter(({ amphoraId }) => amphoraId === amphora.id)
-  if (seen.length === 0) return
-  const mismatches = seen.filter(({ problem }) => problem !== null).length
+async function tell({ agents, masterKey, log }: Proving, amphora: ServingAmphora, mismatches: number | undefined) {
+  if (mismatches === undefined) return
   const target = agentTarget(masterKey, amphora.id, amphora.address)
   await agents.request(target, { verb: 'proof', mismatches }, { timeoutMs: TIMEOUT_MS }).catch((error: unknown) => {
     log.debug({ amphora: amphora.id, err: error }, 'the amphora does not know what was seen of it')
@@ -78,16 +81,22 @@ async function tell({ agents, masterKey, log }: Proving, amphora: ServingAmphora
 
 type Handshake = { amphora: ServingAmphora; address: string | null; proof: Proof }
 
-async function handshakes(
-  proving: Proving,
+function handshakesOf(
   tree: LoadBalancerTree,
   amphorae: readonly ServingAmphora[],
   proofs: readonly Proof[],
-): Promise<Result[]> {
+): Handshake[] {
   const vips = [tree.vip, ...tree.additionalVips].map(({ address }) => address)
-  const wanted = amphorae.flatMap((amphora): Handshake[] =>
+  return amphorae.flatMap(amphora =>
     proofs.flatMap(proof => addressesFor(tree, amphora, vips).map(address => ({ amphora, address, proof }))),
   )
+}
+
+const placeOf = ({ amphora, address, proof: { listenerId, name, keyType } }: Handshake): Place => ({
+  ...{ listenerId, amphoraId: amphora.id, address: address ?? '', name: name ?? '', keyType },
+})
+
+async function tryAll(proving: Proving, wanted: readonly Handshake[]): Promise<Result[]> {
   const results: Result[] = []
   const pending = wanted.values()
   const some = async () => {
@@ -111,13 +120,11 @@ function addressesFor(
 }
 
 /** @returns null if nothing was seen: whether an amphora can be reached is for others to say */
-async function tryHandshake(
-  { agents, masterKey, log }: Proving,
-  { amphora, address, proof }: Handshake,
-): Promise<Result | null> {
+async function tryHandshake({ agents, masterKey, log }: Proving, handshake: Handshake): Promise<Result | null> {
+  const { amphora, address, proof } = handshake
   const { listenerId, port, name, keyType, accepted } = proof
   const [digest = ''] = accepted
-  const place = { listenerId, amphoraId: amphora.id, address: address ?? '', name: name ?? '', keyType }
+  const place = placeOf(handshake)
   const target = agentTarget(masterKey, amphora.id, amphora.address)
   try {
     const stream = await agents.relay(target, { address, port, listenerId }, TIMEOUT_MS)

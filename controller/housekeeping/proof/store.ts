@@ -5,8 +5,8 @@ import { SAME_MISMATCH_SECONDS } from '../../health-manager/record-repairs.js'
 import { WAKE_CHANNEL } from '../../load-balancer/change/wake-channel.js'
 import type { KnownCertificate } from './plan.js'
 
-/** What one handshake showed. */
-export type Result = {
+/** Which handshake it is. */
+export type Place = {
   listenerId: string
   amphoraId: string
   /** The VIP, or '' for the amphora itself. */
@@ -14,6 +14,10 @@ export type Result = {
   /** '' for none. */
   name: string
   keyType: string
+}
+
+/** What one handshake showed. */
+export type Result = Place & {
   /** Of what should be served. */
   digest: string
   /** What was seen instead, as a clause; null if all is well. */
@@ -38,6 +42,17 @@ export const proveSoon = (database: Database, id: string, seconds: number): Prom
     database,
     sql`UPDATE load_balancer SET proof_at = least(proof_at, now() + ${seconds} * interval '1 second') WHERE id = ${id}`,
   )
+
+/** How many problems each amphora of a load balancer has, by its last handshakes. */
+export async function problemCounts(database: Database, id: string): Promise<ReadonlyMap<string, number>> {
+  const rows = await many(
+    database,
+    sql<{ amphoraId: string; problems: number }>`
+      SELECT amphora_id AS "amphoraId", count(problem)::int AS problems
+        FROM certificate_proof WHERE load_balancer_id = ${id} GROUP BY amphora_id`,
+  )
+  return new Map(rows.map(({ amphoraId, problems }) => [amphoraId, problems]))
+}
 
 /** There is nothing to prove until the next deployment. */
 export const forget = (database: Database, id: string): Promise<number> =>
@@ -84,14 +99,15 @@ export async function isUnchanged(
 export type Verdict = { amphoraId: string; problems: string[]; recovered: number }
 
 /**
- * Stores the results in place of all former ones of a load balancer. If a listener now serves something else than it
- * should, or again what it should, that goes into the history, and the load balancer is rechecked, which sets or clears
- * its fault.
+ * Stores the results of a load balancer. What a planned handshake showed before stays if it showed nothing now. If a
+ * listener now serves something else than it should, or again what it should, that goes into the history, and the load
+ * balancer is rechecked, which sets or clears its fault.
  */
 export async function storeResults(
   database: Database,
   id: string,
   generation: number,
+  planned: readonly Place[],
   results: readonly Result[],
 ): Promise<Verdict[]> {
   return many(
@@ -100,11 +116,15 @@ export async function storeResults(
      WITH results AS (
        SELECT * FROM jsonb_to_recordset(${json(results)}::jsonb)
                   AS r ("listenerId" uuid, "amphoraId" uuid, address text, name text, "keyType" text, digest text, problem text)),
+     planned AS (
+       SELECT * FROM jsonb_to_recordset(${json(planned)}::jsonb)
+                  AS r ("listenerId" uuid, "amphoraId" uuid, address text, name text, "keyType" text)),
      before AS (SELECT * FROM certificate_proof WHERE load_balancer_id = ${id} FOR UPDATE),
      gone AS (
        DELETE FROM certificate_proof p WHERE p.load_balancer_id = ${id}
-          AND NOT EXISTS (SELECT FROM results r WHERE (r."listenerId", r."amphoraId", r.address, r.name, r."keyType")
-                             = (p.listener_id, p.amphora_id, p.address, p.name, p.key_type))),
+          AND NOT EXISTS (SELECT FROM planned r WHERE (r."listenerId", r."amphoraId", r.address, r.name, r."keyType")
+                             = (p.listener_id, p.amphora_id, p.address, p.name, p.key_type))
+       RETURNING p.problem),
      stored AS (
        INSERT INTO certificate_proof AS p
          (load_balancer_id, listener_id, amphora_id, address, name, key_type, digest, served_since, proven_at, problem, problem_since)
@@ -146,7 +166,8 @@ export async function storeResults(
                                             WHERE b.amphora_id = v."amphoraId" AND b.proven_at IS NOT NULL))),
      rechecked AS (
        UPDATE load_balancer SET recheck_at = now(), retry_at = least(retry_at, now())
-        WHERE id = ${id} AND EXISTS (SELECT FROM verdicts) RETURNING pg_notify(${WAKE_CHANNEL}, id::text))
+        WHERE id = ${id} AND (EXISTS (SELECT FROM verdicts) OR EXISTS (SELECT FROM gone WHERE problem IS NOT NULL))
+       RETURNING pg_notify(${WAKE_CHANNEL}, id::text))
      SELECT "amphoraId", problems, recovered FROM verdicts LEFT JOIN (SELECT count(*) FROM rechecked) c ON true`,
   )
 }

@@ -1,0 +1,123 @@
+import { randomBytes, randomUUID } from 'node:crypto'
+import { once } from 'node:events'
+import { type AddressInfo, connect } from 'node:net'
+import { Duplex } from 'node:stream'
+import { createServer } from 'node:tls'
+import t from 'tap'
+import { proveCertificates } from '../../../controller/housekeeping/proof/prove.js'
+import { createLog } from '../../../controller/log/log.js'
+import type { AgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
+import { digestOfPem } from '../../../x509/material/assemble.js'
+import { createTestDatabase } from '../../support/database/database.js'
+import { insertChildren, insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+import { makePair } from '../../support/inputs/certificates.js'
+
+/** What is concluded from handshakes, also from those that show nothing. TLS is real, the amphora is not. */
+
+const testDatabase = await createTestDatabase()
+t.teardown(testDatabase.drop)
+const database = testDatabase.of('load_balancer')
+
+const right = makePair({ subject: '/CN=a.example' })
+const wrong = makePair({ subject: '/CN=a.example' })
+const rightDigest = digestOfPem(right.certificate)
+
+/** How a listener behaves. */
+type Behaviour = 'right' | 'wrong' | 'silent' | 'unreachable'
+
+const behaviours = new Map<string, Behaviour>()
+const relayed: string[] = []
+const told = new Map<string, number>()
+const portOf = new Map<Behaviour, number>()
+for (const [behaviour, pair] of Object.entries({ right, wrong })) {
+  const server = createServer({ cert: pair.certificate, key: pair.privateKey }).listen(0, '127.0.0.1')
+  server.on('tlsClientError', () => undefined)
+  server.on('secureConnection', socket => socket.on('error', () => undefined))
+  await once(server, 'listening')
+  portOf.set(behaviour as Behaviour, (server.address() as AddressInfo).port)
+  t.teardown(() => server.close())
+}
+const silent = () => new Duplex({ read: () => undefined, write: (_piece, _encoding, done) => done() })
+const agents: AgentConnections = {
+  relay: async (_, { listenerId }) => {
+    relayed.push(listenerId)
+    const behaviour = behaviours.get(listenerId) ?? 'right'
+    if (behaviour === 'unreachable') throw new Error('the amphora cannot be reached')
+    const port = portOf.get(behaviour)
+    return port === undefined ? silent() : connect(port, '127.0.0.1')
+  },
+  request: async (target, body: object) => {
+    if ('mismatches' in body) told.set(target.amphoraId, Number(body.mismatches))
+    return {} as never
+  },
+  close: () => undefined,
+  stop: async () => undefined,
+}
+const proving = {
+  ...{ database, agents, masterKey: randomBytes(32), intervalSeconds: 180, log: createLog('test', 'silent') },
+}
+
+/** A load balancer in effect, whose listener serves a certificate with these names. */
+async function site(names: readonly string[] = ['a.example']) {
+  const id = await insertLoadBalancer(database, { generation: 1, applied_generation: 1, bound_sha256: 'bound' })
+  const { listenerId } = await insertChildren(database, id, 1)
+  const ref = `http://key-manager.test/v1/secrets/${randomUUID()}`
+  await database('listener')
+    .where({ id: listenerId })
+    .update({ protocol: 'TERMINATED_HTTPS', default_tls_container_ref: ref })
+  const facts = { names, keyType: 'ec' }
+  const known = { load_balancer_id: id, ref, kind: 'certificate', digest: rightDigest, facts }
+  await database('tls_material').insert(known)
+  const amphora = randomUUID()
+  const lent = { status: 'ALLOCATED', lb_network_ip: '192.0.2.1' }
+  await database('amphora').insert({ id: amphora, load_balancer_id: id, ...lent })
+  return { id, listenerId, amphora }
+}
+type Site = Awaited<ReturnType<typeof site>>
+
+/** Proves what the listener serves while it behaves like this. @returns whether the load balancer was rechecked */
+async function prove({ id, listenerId }: Site, behaviour: Behaviour): Promise<boolean> {
+  behaviours.set(listenerId, behaviour)
+  await database('load_balancer').update({ proof_at: null })
+  await database('load_balancer')
+    .where({ id })
+    .update({ proof_at: new Date(0), recheck_at: null })
+  await proveCertificates(proving)
+  return (await rowOf(id)).recheck_at !== null
+}
+const rowOf = (id: string) => database('load_balancer').where({ id }).first()
+const notices = async ({ id }: Site): Promise<string[]> => {
+  const rows = await database('load_balancer_event')
+    .where({ load_balancer_id: id, kind: 'certificate' })
+    .orderBy(['created_at', 'id'])
+  return rows.map(({ detail }) => detail.certificate.notice)
+}
+const problems = ({ id }: Site): Promise<string[]> =>
+  database('certificate_proof').where({ load_balancer_id: id }).whereNotNull('problem').pluck('problem')
+
+t.test('a handshake that shows nothing ends no alarm, and gives no second one', async t => {
+  const one = await site()
+  t.notOk(await prove(one, 'right'))
+  t.ok(await prove(one, 'wrong'))
+  t.same(await notices(one), ['mismatch'])
+  t.equal(told.get(one.amphora), 2)
+
+  for (const behaviour of ['unreachable', 'silent'] as const) {
+    t.notOk(await prove(one, behaviour))
+    t.equal((await problems(one)).length, 2, behaviour)
+    t.equal(told.get(one.amphora), 2)
+    t.notOk(await prove(one, 'wrong'))
+    t.same(await notices(one), ['mismatch'])
+  }
+  t.ok(await prove(one, 'right'))
+  t.same(await notices(one), ['mismatch', 'served'])
+  t.equal(told.get(one.amphora), 0)
+})
+
+t.test('a problem of an amphora that does not serve any more goes, and the load balancer is rechecked', async t => {
+  const one = await site()
+  await prove(one, 'wrong')
+  await database('amphora').where({ id: one.amphora }).update({ status: 'PENDING_DELETE' })
+  t.ok(await prove(one, 'right'))
+  t.same(await problems(one), [])
+})
