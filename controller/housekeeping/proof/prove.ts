@@ -51,6 +51,8 @@ async function proveOne(proving: Proving, id: string): Promise<void> {
   const proofs = planProofs(tree, await knownCertificates(database, id))
   if (proofs.length === 0) {
     await forget(database, id)
+    const amphorae = await servingAmphorae(database, id)
+    await Promise.all(amphorae.map(amphora => tell(proving, amphora, 0)))
     return
   }
   // A deployment under way asks for another proof once it is done.

@@ -54,9 +54,20 @@ export async function problemCounts(database: Database, id: string): Promise<Rea
   return new Map(rows.map(({ amphoraId, problems }) => [amphoraId, problems]))
 }
 
-/** There is nothing to prove until the next deployment. */
+/** There is nothing to prove until the next deployment. What was a problem is none any more. */
 export const forget = (database: Database, id: string): Promise<number> =>
-  execute(database, sql`UPDATE load_balancer SET proof_at = NULL WHERE id = ${id}`)
+  execute(
+    database,
+    sql`
+     WITH gone AS (DELETE FROM certificate_proof WHERE load_balancer_id = ${id} RETURNING problem),
+     forgotten AS (
+       UPDATE load_balancer SET proof_at = NULL WHERE id = ${id} AND NOT EXISTS (SELECT FROM gone WHERE problem IS NOT NULL)),
+     rechecked AS (
+       UPDATE load_balancer SET proof_at = NULL, recheck_at = now(), retry_at = least(retry_at, now())
+        WHERE id = ${id} AND EXISTS (SELECT FROM gone WHERE problem IS NOT NULL)
+       RETURNING pg_notify(${WAKE_CHANNEL}, id::text))
+     SELECT FROM rechecked`,
+  )
 
 export type ServingAmphora = { id: string; address: string; holdsVip: boolean }
 

@@ -121,3 +121,17 @@ t.test('a problem of an amphora that does not serve any more goes, and the load 
   t.ok(await prove(one, 'right'))
   t.same(await problems(one), [])
 })
+
+t.test('a problem ends with the last listener that could have it', async t => {
+  for (const change of [{ admin_state_up: false }, { connection_limit: 0 }, { change: 'delete' }]) {
+    const one = await site()
+    await prove(one, 'wrong')
+    t.equal(told.get(one.amphora), 2)
+    await database('listener').where({ id: one.listenerId }).update(change)
+    t.ok(await prove(one, 'wrong'), JSON.stringify(change))
+    t.same(await problems(one), [])
+    t.equal(told.get(one.amphora), 0)
+    t.equal((await rowOf(one.id)).proof_at, null)
+    t.notOk(await prove(one, 'wrong'), 'once')
+  }
+})
