@@ -18,7 +18,7 @@ import { giveExpiryNotices } from './expiry-notices.js'
 import { NOTHING_WATCHED, watchInterfaces, watchMachines } from './machine-watch.js'
 import type { HousekeepingSettings } from './options.js'
 import { sweepOrphans } from './orphan-sweep.js'
-import { proveCertificates } from './proof/prove.js'
+import { createProver } from './proof/prove.js'
 import { purgeRecords, trimAnswers } from './purge.js'
 import { checkReach } from './reach-check.js'
 import { checkWarmPool, sizeWarmPool, tendWarmPool, type WarmPool } from './warm-pool.js'
@@ -78,6 +78,11 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     log,
     signal: stopping.signal,
   }
+  const prover = createProver({
+    ...options,
+    intervalSeconds: config.housekeeping.certificate_proof_interval,
+    signal: stopping.signal,
+  })
   const failures = new Map<string, number>()
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
@@ -107,9 +112,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('removing orphans', sweepSeconds, stopping.signal, log, async () => {
       orphans = await sweepOrphans({ database, network, compute, log, portAgeSeconds }, orphans)
     }),
-    repeat('proving certificates', PROOF_SECONDS, stopping.signal, log, () =>
-      proveCertificates({ ...options, intervalSeconds: config.housekeeping.certificate_proof_interval }),
-    ),
+    repeat('proving certificates', PROOF_SECONDS, stopping.signal, log, prover.proveDue).then(prover.settled),
     repeat('tending certificates', BINDINGS_SECONDS, stopping.signal, log, async () => {
       const due = await bindings.tend()
       if (due > 0) log.info({ loadBalancers: due }, 'certificates have changed, or nobody confirmed their use')

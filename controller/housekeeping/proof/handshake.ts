@@ -3,7 +3,7 @@ import { connect, type DetailedPeerCertificate, type TLSSocket } from 'node:tls'
 import { digestOf } from '../../../x509/material/assemble.js'
 
 /** What the other side showed, that it has no certificate for this client, or why nothing was seen. */
-export type Seen = { digest: string } | { refusal: string } | { failure: string }
+export type Seen = { digest: string } | { refusal: string } | { failure: string; isLate?: true }
 
 /** A server without a certificate for the name, or with keys of other kinds only, sends one of these alerts. */
 const REFUSED = /alert number (40|112)\b/
@@ -43,7 +43,8 @@ export function shakeHands(
       stream.destroy()
       resolve(seen)
     }
-    const limit = setTimeout(() => finish({ failure: `no handshake within ${timeoutMs / 1000} s` }), timeoutMs)
+    const late = () => finish({ failure: `no handshake within ${timeoutMs / 1000} s`, isLate: true })
+    const limit = setTimeout(late, timeoutMs)
     socket.once('secureConnect', () => finish({ digest: digestOf(chainOf(socket)) }))
     socket.once('close', () => finish({ failure: 'the connection was closed' }))
     socket.once('error', (error: Error) => {

@@ -26,22 +26,53 @@ export type Proving = {
   masterKey: Buffer
   /** Between two proofs without a deployment. */
   intervalSeconds: number
+  /** Ends it. */
+  signal: AbortSignal
   log: Logger
 }
 
 const AT_ONCE = 8
+/** Of one load balancer, each with another listener. */
 const HANDSHAKES_AT_ONCE = 4
 const TIMEOUT_MS = 4_000
+/** For all handshakes of a load balancer: a tenant can make each take long, and others wait. */
+const LIMIT_MS = 15_000
 /** While something is wrong. */
 const SOON_SECONDS = 5
+
+export type Prover = {
+  /** Begins the proofs that are due, a few at once. */
+  proveDue: () => Promise<void>
+  /** Waits for those that have begun. */
+  settled: () => Promise<void>
+}
 
 /**
  * Sees for itself what the listeners of load balancers serve whose proof is due, after a deployment and then at
  * intervals: a handshake with each VIP, name and amphora. What an amphora says of itself does not count.
  */
-export async function proveCertificates(proving: Proving): Promise<void> {
-  const due = await takeDue(proving.database, proving.intervalSeconds, AT_ONCE)
-  await Promise.all(due.map(id => proveOne(proving, id)))
+export function createProver(proving: Proving): Prover {
+  const running = new Map<string, Promise<void>>()
+  const begin = (id: string) => {
+    const proof = proveOne(proving, id)
+      .catch((error: unknown) =>
+        proving.log.warn({ loadBalancer: id, err: error }, 'cannot prove what listeners serve'),
+      )
+      .finally(() => running.delete(id))
+    running.set(id, proof)
+  }
+  return {
+    proveDue: async () => {
+      while (!proving.signal.aborted) {
+        if (running.size >= AT_ONCE) await Promise.race(running.values())
+        const free = AT_ONCE - running.size
+        const due = await takeDue(proving.database, proving.intervalSeconds, free, [...running.keys()])
+        if (due.length === 0) return
+        due.forEach(begin)
+      }
+    },
+    settled: async () => void (await Promise.all(running.values())),
+  }
 }
 
 async function proveOne(proving: Proving, id: string): Promise<void> {
@@ -98,17 +129,38 @@ const placeOf = ({ amphora, address, proof: { listenerId, name, keyType } }: Han
   ...{ listenerId, amphoraId: amphora.id, address: address ?? '', name: name ?? '', keyType },
 })
 
+/** Leaves a listener after its first handshake without an answer, until the next proof. */
 async function tryAll(proving: Proving, wanted: readonly Handshake[]): Promise<Result[]> {
+  const until = performance.now() + LIMIT_MS
   const results: Result[] = []
-  const pending = wanted.values()
+  const pending = byListener(wanted).values()
   const some = async () => {
-    for (const handshake of pending) {
-      const result = await tryHandshake(proving, handshake)
-      if (result !== null) results.push(result)
+    for (const handshakes of pending) {
+      for (const handshake of handshakes) {
+        const left = until - performance.now()
+        if (left <= 0) return
+        const result = await tryHandshake(proving, handshake, Math.min(left, TIMEOUT_MS))
+        if (result === 'no answer') break
+        if (result !== null) results.push(result)
+      }
     }
   }
   await Promise.all(Array.from({ length: HANDSHAKES_AT_ONCE }, some))
   return results
+}
+
+/** Of each listener of each amphora. Another one is the first each time, so that none is always too late. */
+function byListener(wanted: readonly Handshake[]): Handshake[][] {
+  const found = new Map<string, Handshake[]>()
+  for (const handshake of wanted) {
+    const key = `${handshake.amphora.id} ${handshake.proof.listenerId}`
+    const others = found.get(key)
+    if (others === undefined) found.set(key, [handshake])
+    else others.push(handshake)
+  }
+  const all = [...found.values()]
+  const first = Math.floor(Math.random() * all.length)
+  return [...all.slice(first), ...all.slice(0, first)]
 }
 
 /** A single amphora has the VIPs. In a pair, each amphora is seen by itself, and the one with the VIPs there too. */
@@ -121,26 +173,30 @@ function addressesFor(
   return holdsVip ? [null, ...vips] : [null]
 }
 
-/** @returns null if nothing was seen: whether an amphora can be reached is for others to say */
-async function tryHandshake({ agents, masterKey, log }: Proving, handshake: Handshake): Promise<Result | null> {
+/** @returns null or 'no answer' if nothing was seen: whether an amphora can be reached is for others to say */
+async function tryHandshake(
+  { agents, masterKey, log }: Proving,
+  handshake: Handshake,
+  timeoutMs: number,
+): Promise<Result | 'no answer' | null> {
   const { amphora, address, proof } = handshake
   const { listenerId, port, name, keyType, accepted } = proof
   const [digest = ''] = accepted
   const place = placeOf(handshake)
   const target = agentTarget(masterKey, amphora.id, amphora.address)
   try {
-    const stream = await agents.relay(target, { address, port, listenerId }, TIMEOUT_MS)
-    const seen = await shakeHands(stream, { name, keyType }, TIMEOUT_MS)
+    const stream = await agents.relay(target, { address, port, listenerId }, timeoutMs)
+    const seen = await shakeHands(stream, { name, keyType }, timeoutMs)
     if ('failure' in seen) {
       log.debug({ ...place, failure: seen.failure }, 'no handshake')
-      return null
+      return seen.isLate === true ? 'no answer' : null
     }
     if ('refusal' in seen) return { ...place, digest, problem: problemOf(proof, address, 'serves no certificate') }
     if (accepted.includes(seen.digest)) return { ...place, digest: seen.digest, problem: null }
     return { ...place, digest, problem: problemOf(proof, address, 'serves another certificate or chain') }
   } catch (error) {
     log.debug({ ...place, err: error }, 'no handshake')
-    return null
+    return 'no answer'
   }
 }
 

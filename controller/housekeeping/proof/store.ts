@@ -24,13 +24,19 @@ export type Result = Place & {
   problem: string | null
 }
 
-/** Load balancers whose proof is due; each is due again after the interval. */
-export async function takeDue(database: Database, intervalSeconds: number, limit: number): Promise<string[]> {
+/** Load balancers besides these whose proof is due; each is due again after the interval. */
+export async function takeDue(
+  database: Database,
+  intervalSeconds: number,
+  limit: number,
+  besides: readonly string[],
+): Promise<string[]> {
   const rows = await many(
     database,
     sql<{ id: string }>`
       UPDATE load_balancer SET proof_at = now() + ${intervalSeconds} * interval '1 second'
-       WHERE id IN (SELECT id FROM load_balancer WHERE proof_at <= now() ORDER BY proof_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
+       WHERE id IN (SELECT id FROM load_balancer WHERE proof_at <= now() AND id <> ALL(${[...besides]}::uuid[])
+                     ORDER BY proof_at LIMIT ${limit} FOR UPDATE SKIP LOCKED)
       RETURNING id`,
   )
   return rows.map(({ id }) => id)

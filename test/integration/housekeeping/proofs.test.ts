@@ -4,12 +4,13 @@ import { type AddressInfo, connect } from 'node:net'
 import { Duplex } from 'node:stream'
 import { createServer } from 'node:tls'
 import t from 'tap'
-import { proveCertificates } from '../../../controller/housekeeping/proof/prove.js'
+import { createProver } from '../../../controller/housekeeping/proof/prove.js'
 import { createLog } from '../../../controller/log/log.js'
 import type { AgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import { digestOfPem } from '../../../x509/material/assemble.js'
 import { createTestDatabase } from '../../support/database/database.js'
 import { insertChildren, insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+import { eventually } from '../../support/eventually.js'
 import { makePair } from '../../support/inputs/certificates.js'
 
 /** What is concluded from handshakes, also from those that show nothing. TLS is real, the amphora is not. */
@@ -53,9 +54,10 @@ const agents: AgentConnections = {
   close: () => undefined,
   stop: async () => undefined,
 }
-const proving = {
+const prover = createProver({
   ...{ database, agents, masterKey: randomBytes(32), intervalSeconds: 180, log: createLog('test', 'silent') },
-}
+  signal: new AbortController().signal,
+})
 
 /** A load balancer in effect, whose listener serves a certificate with these names. */
 async function site(names: readonly string[] = ['a.example']) {
@@ -82,7 +84,8 @@ async function prove({ id, listenerId }: Site, behaviour: Behaviour): Promise<bo
   await database('load_balancer')
     .where({ id })
     .update({ proof_at: new Date(0), recheck_at: null })
-  await proveCertificates(proving)
+  await prover.proveDue()
+  await prover.settled()
   return (await rowOf(id)).recheck_at !== null
 }
 const rowOf = (id: string) => database('load_balancer').where({ id }).first()
@@ -134,4 +137,33 @@ t.test('a problem ends with the last listener that could have it', async t => {
     t.equal((await rowOf(one.id)).proof_at, null)
     t.notOk(await prove(one, 'wrong'), 'once')
   }
+})
+
+t.test('load balancers that do not answer hold up nobody else', async t => {
+  const names = Array.from({ length: 50 }, (_, at) => `a${at}.example`)
+  const mute = await Promise.all(Array.from({ length: 7 }, () => site(names)))
+  const other = await site()
+  for (const { listenerId } of mute) behaviours.set(listenerId, 'silent')
+  const ids = mute.map(({ id }) => id)
+  const makeDue = (...some: string[]) =>
+    database('load_balancer')
+      .whereIn('id', some)
+      .update({ proof_at: new Date(0) })
+  await database('load_balancer').update({ proof_at: null })
+  const from = relayed.length
+  const tries = () => mute.map(({ listenerId }) => relayed.slice(from).filter(one => one === listenerId).length)
+
+  await makeDue(...ids)
+  await prover.proveDue()
+  await makeDue(other.id, ...ids)
+  await prover.proveDue()
+  const proven = () => database('certificate_proof').where({ load_balancer_id: other.id })
+  await eventually('a proof while the others are tried', async () => (await proven()).length === 2, 2_000)
+  t.same(tries(), Array(7).fill(1), 'nothing is proven twice at once')
+
+  await prover.settled()
+  t.same(tries(), Array(7).fill(1), 'each is left after the first handshake without an answer')
+  await prover.proveDue()
+  await prover.settled()
+  t.same(tries(), Array(7).fill(2), 'until the next proof')
 })
