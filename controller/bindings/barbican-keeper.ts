@@ -1,8 +1,8 @@
 import { Unusable } from '../../x509/material/material.js'
-import type { RequestedReferences } from '../../x509/material/reference.js'
+import type { RequestedReferences, Target } from '../../x509/material/reference.js'
 import type { CheckerOptions } from '../certificates/barbican/checker/check.js'
 import { checkApart } from '../certificates/barbican/checker/check.js'
-import type { Consumers } from '../certificates/barbican/consumers.js'
+import type { Consumer, Consumers } from '../certificates/barbican/consumers.js'
 import { KeyManagerUnavailable } from '../certificates/barbican/errors.js'
 import type { Database } from '../database/connection.js'
 import { many } from '../database/query.js'
@@ -11,6 +11,7 @@ import { ApiError } from '../http/errors.js'
 import { IdentityUnavailable } from '../identity/external/identity-unavailable.js'
 import { CHECK_LIMITS, CheckTooSlow, createCheckTurns, type Verdict } from '../inspection/checks.js'
 import { type MaterialReference, referencesIn } from '../load-balancer/tree/certificate-references.js'
+import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import { type Keeper, KeyManagerAway } from './bindings.js'
 import type { Found } from './found.js'
 import { type Lender, targetsOf } from './lender.js'
@@ -28,6 +29,8 @@ export type BarbicanKeeperOptions = Omit<CheckerOptions, 'limits'> & {
 
 /** All references of one load balancer at once. */
 const LIMITS = { ...CHECK_LIMITS, maxReferences: 4_000, checkSeconds: 100 }
+/** A slow Barbican holds up a change no longer. Once the change is in effect, its references are looked up with more time. */
+const CHANGE_SECONDS = 10
 /** How often references are looked up again: Barbican tells nobody that a secret or its ACL has changed. */
 const LOOK_MINUTES = 15
 const MAX_DUE = 20
@@ -38,20 +41,36 @@ const MAX_DUE = 20
  */
 export function createBarbicanKeeper(options: BarbicanKeeperOptions): Keeper {
   const { consumers, lender, database, loadBalancerUrl } = options
+  const limitsFor = ({ generation, appliedGeneration }: LoadBalancerTree) =>
+    generation === appliedGeneration ? LIMITS : { ...LIMITS, checkSeconds: CHANGE_SECONDS }
   const turns = createCheckTurns(LIMITS)
   const consumerOf = (id: string) => ({ id, url: loadBalancerUrl(id) })
   return {
-    bind: (tree, references, _amphorae) =>
+    // They read with a credential that is lent to the load balancer.
+    knowsAmphorae: false,
+    bind: (tree, references) =>
       orAway(async () => {
         const requested = requestOf(references)
+        const limits = limitsFor(tree)
+        const end = performance.now() + limits.checkSeconds * 1000
+        const each = async (refs: readonly string[], act: (target: Target, consumer: Consumer) => Promise<void>) => {
+          for (const target of targetsOf(refs)) {
+            if (performance.now() > end)
+              throw new CheckTooSlow(`the key manager takes longer than ${limits.checkSeconds} s`)
+            await act(target, consumerOf(tree.id))
+          }
+        }
         const verdicts = await turns([tree.projectId, tree.id], requested, () =>
-          checkApart({ ...options, limits: LIMITS }, null, requested),
+          checkApart({ ...options, limits }, null, requested),
         )
         const usable = verdicts.filter(({ wrong }) => wrong === null).map(({ ref }) => ref)
-        for (const target of targetsOf(usable)) await consumers.register(target, consumerOf(tree.id))
+        await each(usable, consumers.register)
         const kept = new Set(references.map(({ ref }) => ref))
-        const gone = tree.material.map(({ ref }) => ref).filter(ref => !kept.has(ref))
-        for (const target of targetsOf(gone)) await consumers.release(target, consumerOf(tree.id))
+        await each(
+          tree.material.map(({ ref }) => ref).filter(ref => !kept.has(ref)),
+          consumers.release,
+        )
+        if (references.length === 0) await lender.end(tree.id)
         return verdicts.map(toFound)
       }),
     lend: tree =>

@@ -20,10 +20,10 @@ export type Binding = Pick<LoadBalancerTree, 'material' | 'boundSha256'>
 export type Bindings = {
   /**
    * Binds all that the load balancer refers to, besides what it was bound to before. If the key manager does not answer,
-   * what is known of the references stays.
+   * it is away, and what is known of the references stays.
    * @param amphorae ids of all amphorae of the load balancer
    */
-  bind: (tree: LoadBalancerTree, amphorae: readonly string[]) => Promise<Binding>
+  bind: (tree: LoadBalancerTree, amphorae: readonly string[]) => Promise<{ binding: Binding; isAway: boolean }>
   /**
    * What the load balancer's amphorae read its material with, if they have no key of their own for that.
    * @returns null if they have one, or if there is no credential now
@@ -46,6 +46,8 @@ export class KeyManagerAway extends Error {}
 
 /** A key manager's side of bindings. Every call may throw KeyManagerAway. */
 export type Keeper = {
+  /** Whether each amphora needs a right of its own to read. */
+  knowsAmphorae: boolean
   /** Lets a load balancer use exactly these references, and its amphorae read what they lead to. */
   bind: (
     tree: LoadBalancerTree,
@@ -72,7 +74,7 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
     references: readonly MaterialReference[],
     amphorae: readonly string[],
   ): Promise<Binding> => {
-    const boundSha256 = hashOf(references, amphorae)
+    const boundSha256 = hashOf(references, keeper.knowsAmphorae ? amphorae : [])
     if (tree.boundSha256 === boundSha256) return tree
     const found = await keeper.bind(tree, references, amphorae)
     await storeFound(database, tree.id, found, boundSha256)
@@ -81,14 +83,18 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
   return {
     bind: async (tree, amphorae) => {
       const wanted = referencesIn(tree)
-      if (wanted.length === 0 && tree.material.length === 0 && tree.boundSha256 === null) return tree
+      if (wanted.length === 0 && tree.material.length === 0 && tree.boundSha256 === null)
+        return { binding: tree, isAway: false }
       const references = together(wanted, tree.material)
-      return tell(tree, references, amphorae).catch(async (error: unknown) => {
+      try {
+        return { binding: await tell(tree, references, amphorae), isAway: false }
+      } catch (error) {
         if (!(error instanceof KeyManagerAway)) throw error
         log.warn({ loadBalancer: tree.id }, `cannot bind certificates: ${error.message}`)
         await markUntold(database, tree.id)
-        return { ...tree, material: references.map(one => merged(one, tree.material)) }
-      })
+        const material = references.map(one => merged(one, tree.material))
+        return { binding: { boundSha256: tree.boundSha256, material }, isAway: true }
+      }
     },
     lend: async tree =>
       keeper.lend(tree).catch((error: unknown) => {

@@ -23,6 +23,7 @@ export function createKraterKeeper(channel: KeyChannel, loadBalancerUrl: (id: st
       throw error
     })
   return {
+    knowsAmphorae: true,
     bind: async (tree, references, amphorae) => {
       const { status, bytes } = await send({
         method: 'PUT',

@@ -69,14 +69,16 @@ export function createLender({ credentials, parts, services }: LenderOptions): L
   }
   return {
     lend: async (id, refs) => {
+      const standing = await credentials.list(id)
       const before = lent.get(id)
-      const isGood = before?.scope === scopeOf(refs) && before.until - performance.now() > RENEW_SECONDS * 1000
+      const isGood =
+        before?.scope === scopeOf(refs) &&
+        before.until - performance.now() > RENEW_SECONDS * 1000 &&
+        standing.some(one => one.id === before.id)
       const now = before !== undefined && isGood ? before : await create(id, refs)
-      if (now !== before) {
-        lent.set(id, now)
-        // What an earlier one could read besides is over, also if another process lent it.
-        for (const one of await credentials.list(id)) if (one.id !== now.id) await credentials.end(one)
-      }
+      // What an earlier one could read besides is over, also if another process lent it.
+      for (const one of standing) if (one.id !== now.id) await credentials.end(one)
+      lent.set(id, now)
       const seconds = Math.floor((now.until - performance.now()) / 1000)
       return { scope: now.scope, id: now.id, secret: now.secret, seconds, ...services }
     },

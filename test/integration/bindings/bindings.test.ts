@@ -20,6 +20,7 @@ const answer = async <T>(act: () => T): Promise<T> => {
   return act()
 }
 const keeper: Keeper = {
+  knowsAmphorae: true,
   bind: (tree, references) =>
     answer(() => {
       keyManager.told.set(
@@ -46,7 +47,8 @@ async function removedListener(): Promise<string> {
 async function converge(id: string): Promise<void> {
   const tree = await readTree(database, id)
   if (tree === null) throw new Error('it exists')
-  await bindings.settle({ ...tree, ...(await bindings.bind(tree, [])) }, [])
+  const { binding } = await bindings.bind(tree, [])
+  await bindings.settle({ ...tree, ...binding }, [])
 }
 const rowOf = (id: string) => database('load_balancer').where({ id }).first()
 

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
+import type { Bindings } from '../../../controller/bindings/bindings.js'
 import { createNoopComputeDriver } from '../../../controller/compute/noop/driver.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
@@ -28,6 +29,7 @@ import {
   providerOf,
   type Scene,
 } from '../../support/worlds/converge-scene.js'
+import { NO_BINDINGS } from '../../support/worlds/unbound.js'
 
 t.test('converge', async t => {
   const testDatabase = await createTestDatabase()
@@ -82,6 +84,19 @@ t.test('converge', async t => {
     t.notOk(scene.world.calls.includes('unplug'), 'its interface stays plugged')
   })
 
+  await t.test('a key manager that is away holds up a change only once', async t => {
+    const scene = await createScene(db)
+    let asked = 0
+    const bindings: Bindings = {
+      ...NO_BINDINGS,
+      bind: async tree => {
+        asked += 1
+        return { binding: tree, isAway: true }
+      },
+    }
+    await expectSettled(t, scene, providerOf(db, scene.world.enter(), bindings))
+    t.equal(asked, 1, 'though an amphora takes several rounds')
+  })
   await t.test('a pair gets a MASTER and a BACKUP', async t => {
     const scene = await createScene(db, { topology: 'ACTIVE_STANDBY' })
     await expectSettled(t, scene, providerOf(db, scene.world.enter()))

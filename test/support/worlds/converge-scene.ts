@@ -1,4 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
+import type { Bindings } from '../../../controller/bindings/bindings.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { channelAccessOf } from '../../../controller/key-channel/keys.js'
@@ -25,6 +26,7 @@ export const config = configurationSchema.parse({})
 export const providerOf = (
   database: Database,
   drivers: Pick<AmphoraProviderOptions, 'network' | 'compute' | 'agents' | 'turns'>,
+  bindings: Bindings = NO_BINDINGS,
 ): Provider =>
   createAmphoraProvider({
     ...drivers,
@@ -34,7 +36,7 @@ export const providerOf = (
     operatorPublicKey: 'ssh-ed25519 AAAA operator',
     healthManagers: [{ host: '10.0.0.1', port: 5555 }],
     keyChannel: NO_KEY_CHANNEL,
-    bindings: NO_BINDINGS,
+    bindings,
     haproxy: { oldWorkers: { most: 50, memoryMib: 512 }, logRequests: false },
     config: config.health_manager,
     log,

@@ -4,7 +4,7 @@ import { createChannelCertificate, type KeyChannelAccess } from '../../../contro
 
 /** For load balancers that use no certificates. */
 export const NO_BINDINGS: Bindings = {
-  bind: async tree => tree,
+  bind: async tree => ({ binding: tree, isAway: false }),
   lend: async () => null,
   settle: async () => undefined,
   release: async () => undefined,

@@ -58,12 +58,18 @@ export async function converge(
   let remembered = options.remembered
   let current = tree
   let staleObservations = 0
+  let isKeyManagerAway = false
   for (let round = 1; round <= MAX_ROUNDS; round++) {
     assertHeld()
     let observed = await observe({ parts, claim, tree, createdPorts }, remembered, staleAfterSeconds)
     const amphorae = observed.amphorae.map(({ id }) => id)
     if (tree.change !== 'delete') {
-      current = { ...current, ...(await parts.bindings.bind(current, amphorae)) }
+      // One that is away or slow costs time in one round only.
+      if (!isKeyManagerAway) {
+        const { binding, isAway } = await parts.bindings.bind(current, amphorae)
+        current = { ...current, ...binding }
+        isKeyManagerAway = isAway
+      }
       observed = await lendCredential(parts, current, observed)
     }
     const { stages, settles } = plan(current, observed, await planFacts(options, claim, current, observed))
