@@ -6,8 +6,11 @@ import { isFromTheFuture } from './record-beats.js'
 
 export type Repaired = { amphoraId: string; repairs: readonly Repair[] }
 
-/** How long a proof of serving and the amphora's own repair count as reports of the same mismatch. */
-export const SAME_MISMATCH_SECONDS = 10
+/**
+ * How long a proof of serving and the amphora's own repair count as reports of the same mismatch: longer than all
+ * handshakes of a proof take.
+ */
+export const SAME_MISMATCH_SECONDS = 30
 
 /** Repairs per load balancer and hour that the history accepts: a compromised amphora may claim any number. */
 const MAX_PER_HOUR = 100
