@@ -8,7 +8,6 @@ import { shakeHands } from './handshake.js'
 import { type Proof, planProofs } from './plan.js'
 import {
   forget,
-  isUnchanged,
   knownCertificates,
   type Place,
   problemCounts,
@@ -16,6 +15,7 @@ import {
   type Result,
   type ServingAmphora,
   servingAmphorae,
+  standing,
   storeResults,
   takeDue,
 } from './store.js'
@@ -37,7 +37,7 @@ const HANDSHAKES_AT_ONCE = 4
 const TIMEOUT_MS = 4_000
 /** For all handshakes of a load balancer: a tenant can make each take long, and others wait. */
 const LIMIT_MS = 15_000
-/** While something is wrong. */
+/** While something is wrong, or changes. */
 const SOON_SECONDS = 5
 
 export type Prover = {
@@ -77,8 +77,13 @@ export function createProver(proving: Proving): Prover {
 
 async function proveOne(proving: Proving, id: string): Promise<void> {
   const { database, log } = proving
+  const before = await standing(database, id)
   const tree = await readTree(database, id)
   if (tree === null) return
+  if (before === null) {
+    await proveSoon(database, id, SOON_SECONDS)
+    return
+  }
   const proofs = planProofs(tree, await knownCertificates(database, id))
   if (proofs.length === 0) {
     await forget(database, id)
@@ -86,12 +91,14 @@ async function proveOne(proving: Proving, id: string): Promise<void> {
     await Promise.all(amphorae.map(amphora => tell(proving, amphora, 0)))
     return
   }
-  // A deployment under way asks for another proof once it is done.
-  if (tree.generation > tree.appliedGeneration) return
   const amphorae = await servingAmphorae(database, id)
   const wanted = handshakesOf(tree, amphorae, proofs)
   const results = await tryAll(proving, wanted)
-  if (!(await isUnchanged(database, id, tree.generation, tree.boundSha256))) return
+  // An amphora may have shown what came before or after what was expected.
+  if ((await standing(database, id)) !== before) {
+    await proveSoon(database, id, SOON_SECONDS)
+    return
+  }
   const verdicts = await storeResults(database, id, tree.generation, wanted.map(placeOf), results)
   for (const { amphoraId, problems, recovered } of verdicts) {
     const what = { loadBalancer: id, amphora: amphoraId }

@@ -1,5 +1,5 @@
 import type { Database } from '../../database/connection.js'
-import { execute, many, one } from '../../database/query.js'
+import { execute, many, maybeOne } from '../../database/query.js'
 import { json, sql } from '../../database/sql.js'
 import { SAME_MISMATCH_SECONDS } from '../../health-manager/record-repairs.js'
 import { WAKE_CHANNEL } from '../../load-balancer/change/wake-channel.js'
@@ -96,20 +96,24 @@ export const knownCertificates = (database: Database, id: string): Promise<Known
        WHERE load_balancer_id = ${id} AND kind = 'certificate' AND digest IS NOT NULL AND facts IS NOT NULL`,
   )
 
-/** Whether nothing of the load balancer has changed since its tree was read. */
-export async function isUnchanged(
-  database: Database,
-  id: string,
-  generation: number,
-  boundSha256: string | null,
-): Promise<boolean> {
-  const { unchanged } = await one(
+/**
+ * What a load balancer's amphorae should serve, as a text to compare.
+ * @returns null while that is open: a worker is at it, a change waits, or certificates have to be looked up again
+ */
+export async function standing(database: Database, id: string): Promise<string | null> {
+  const row = await maybeOne(
     database,
-    sql<{ unchanged: boolean }>`
-      SELECT EXISTS (SELECT FROM load_balancer WHERE id = ${id} AND generation = ${generation} AND applied_generation = generation
-                        AND bound_sha256 IS NOT DISTINCT FROM ${boundSha256}) AS unchanged`,
+    sql<{ standing: string }>`
+      SELECT jsonb_build_array(b.fence, b.generation, b.bound_sha256, (
+               SELECT jsonb_object_agg(m.ref, m.digest) FROM tls_material m
+                WHERE m.load_balancer_id = b.id AND m.kind = 'certificate'))::text AS standing
+        FROM load_balancer b
+       WHERE b.id = ${id} AND b.applied_generation = b.generation
+         AND (b.lease_until IS NULL OR b.lease_until < now())
+         AND NOT (b.bound_sha256 IS NOT DISTINCT FROM 'due' AND b.recheck_at IS NOT NULL
+                  AND coalesce(b.retry_at <= now(), true))`,
   )
-  return unchanged
+  return row?.standing ?? null
 }
 
 /** What has changed with the latest results. */

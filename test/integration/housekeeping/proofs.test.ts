@@ -28,6 +28,8 @@ type Behaviour = 'right' | 'wrong' | 'silent' | 'unreachable'
 
 const behaviours = new Map<string, Behaviour>()
 const relayed: string[] = []
+/** Done while a handshake is under way. */
+const meanwhile = { act: async (): Promise<unknown> => undefined }
 const told = new Map<string, number>()
 const portOf = new Map<Behaviour, number>()
 for (const [behaviour, pair] of Object.entries({ right, wrong })) {
@@ -42,6 +44,7 @@ const silent = () => new Duplex({ read: () => undefined, write: (_piece, _encodi
 const agents: AgentConnections = {
   relay: async (_, { listenerId }) => {
     relayed.push(listenerId)
+    await meanwhile.act()
     const behaviour = behaviours.get(listenerId) ?? 'right'
     if (behaviour === 'unreachable') throw new Error('the amphora cannot be reached')
     const port = portOf.get(behaviour)
@@ -137,6 +140,40 @@ t.test('a problem ends with the last listener that could have it', async t => {
     t.equal((await rowOf(one.id)).proof_at, null)
     t.notOk(await prove(one, 'wrong'), 'once')
   }
+})
+
+t.test('while a certificate changes in its place, handshakes say nothing', async t => {
+  const one = await site()
+  const change = (columns: object) => database('load_balancer').where({ id: one.id }).update(columns)
+  const isLater = async () => (await rowOf(one.id)).proof_at.getTime() - Date.now() < 10_000
+  const CHANGES: Record<string, () => Promise<unknown>> = {
+    'a worker has been at it': () => change({ fence: database.raw('fence + 1') }),
+    'a worker is at it': () => change({ lease_until: new Date(Date.now() + 60_000) }),
+    'a worker will be at it': () => change({ bound_sha256: 'due', recheck_at: new Date() }),
+    'another one is expected': () =>
+      database('tls_material')
+        .where({ load_balancer_id: one.id })
+        .update({ digest: 'b'.repeat(64) }),
+  }
+  const restore = async () => {
+    await change({ lease_until: null, bound_sha256: 'bound', recheck_at: null })
+    await database('tls_material').where({ load_balancer_id: one.id }).update({ digest: rightDigest })
+  }
+  for (const [what, make] of Object.entries(CHANGES)) {
+    meanwhile.act = make
+    await prove(one, 'wrong')
+    t.same(await notices(one), [], `${what} meanwhile`)
+    t.ok(await isLater(), 'proven again soon')
+    await restore()
+  }
+  meanwhile.act = async () => undefined
+  await change({ lease_until: new Date(Date.now() + 60_000) })
+  await prove(one, 'wrong')
+  t.same(await notices(one), [])
+  t.ok(await isLater(), 'a worker is at it all the time')
+  await restore()
+  await prove(one, 'wrong')
+  t.same(await notices(one), ['mismatch'], 'afterwards they do')
 })
 
 t.test('load balancers that do not answer hold up nobody else', async t => {
