@@ -1,14 +1,14 @@
 import { createHash } from 'node:crypto'
 import type { Credential } from '../../amphora-agent/protocol/credential.js'
 import type { Database } from '../database/connection.js'
-import { execute, many } from '../database/query.js'
+import { many } from '../database/query.js'
 import { sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import { type MaterialReference, materialKey, referencesIn } from '../load-balancer/tree/certificate-references.js'
 import type { LoadBalancerTree, TlsMaterial } from '../load-balancer/tree/tree.js'
 import type { Logger } from '../log/log.js'
 import type { Found } from './found.js'
-import { storeFound } from './store.js'
+import { MUST_TELL, storeFound, storeUntold } from './store.js'
 
 /** What is known of a load balancer's references at the key manager: the part of the tree that this keeps. */
 export type Binding = Pick<LoadBalancerTree, 'material' | 'boundSha256'>
@@ -76,6 +76,7 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
   ): Promise<Binding> => {
     const boundSha256 = hashOf(references, keeper.knowsAmphorae ? amphorae : [])
     if (tree.boundSha256 === boundSha256) return tree
+    await storeUntold(database, tree.id, references)
     const found = await keeper.bind(tree, references, amphorae)
     await storeFound(database, tree.id, found, boundSha256)
     return { boundSha256, material: found.map(one => merged(one, tree.material)) }
@@ -91,9 +92,8 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
       } catch (error) {
         if (!(error instanceof KeyManagerAway)) throw error
         log.warn({ loadBalancer: tree.id }, `cannot bind certificates: ${error.message}`)
-        await markUntold(database, tree.id)
         const material = references.map(one => merged(one, tree.material))
-        return { binding: { boundSha256: tree.boundSha256, material }, isAway: true }
+        return { binding: { boundSha256: MUST_TELL, material }, isAway: true }
       }
     },
     lend: async tree =>
@@ -105,10 +105,9 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
     settle: async (tree, amphorae) => {
       const wanted = referencesIn(tree)
       if (wanted.length === tree.material.length) return
-      await tell(tree, wanted, amphorae).catch(async (error: unknown) => {
+      await tell(tree, wanted, amphorae).catch((error: unknown) => {
         if (!(error instanceof KeyManagerAway)) throw error
         log.warn({ loadBalancer: tree.id }, `cannot release certificates: ${error.message}`)
-        await markUntold(database, tree.id)
       })
     },
     release: async tree => {
@@ -125,17 +124,9 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
   }
 }
 
-/** In place of a hash: the key manager must be told again. */
-const MUST_TELL = 'due'
-
-/** The key manager did not hear of a load balancer. Once it is back, `tend` makes the load balancer due. */
-async function markUntold(database: Database, id: string): Promise<void> {
-  await execute(database, sql`UPDATE load_balancer SET bound_sha256 = ${MUST_TELL} WHERE id = ${id}`)
-}
-
 /**
  * Makes load balancers due of which the key manager must be told: those that it asks for, and those of which it did not
- * hear before. What was tried in vain keeps its pauses between attempts.
+ * hear before, unless a worker is at it. What was tried in vain keeps its pauses between attempts.
  * @returns those that exist
  */
 async function makeDue(database: Database, ids: readonly string[]): Promise<string[]> {
@@ -145,7 +136,8 @@ async function makeDue(database: Database, ids: readonly string[]): Promise<stri
       UPDATE load_balancer
          SET bound_sha256 = ${MUST_TELL}, recheck_at = now(),
              retry_at = CASE WHEN bound_sha256 IS DISTINCT FROM ${MUST_TELL} THEN least(retry_at, now()) ELSE retry_at END
-       WHERE id = ANY(${ids}::uuid[]) OR bound_sha256 = ${MUST_TELL} AND recheck_at IS NULL
+       WHERE id = ANY(${ids}::uuid[])
+          OR bound_sha256 = ${MUST_TELL} AND recheck_at IS NULL AND (lease_until IS NULL OR lease_until < now())
       RETURNING id, pg_notify(${WAKE_CHANNEL}, id::text)`,
   )
   return rows.map(({ id }) => id)

@@ -3,6 +3,29 @@ import { execute } from '../database/query.js'
 import { json, sql } from '../database/sql.js'
 import type { Found } from './found.js'
 
+/** In place of a hash: the key manager must be told again. */
+export const MUST_TELL = 'due'
+
+/**
+ * Before the key manager is told: it may hear of any of these, and be told of others once this process or the answer is
+ * lost. Once it is there, `tend` makes the load balancer due.
+ */
+export async function storeUntold(
+  database: Database,
+  id: string,
+  references: readonly Pick<Found, 'ref' | 'kind'>[],
+): Promise<void> {
+  const rows = references.map(({ ref, kind }) => ({ ref, kind }))
+  await execute(
+    database,
+    sql`WITH untold AS (UPDATE load_balancer SET bound_sha256 = ${MUST_TELL} WHERE id = ${id} RETURNING id)
+     INSERT INTO tls_material (load_balancer_id, ref, kind)
+     SELECT untold.id, r.ref, r.kind
+       FROM untold CROSS JOIN jsonb_to_recordset(${json(rows)}::jsonb) AS r (ref text, kind text)
+     ON CONFLICT DO NOTHING`,
+  )
+}
+
 /** Replaces what is known of a load balancer's references. Keeps the last facts of those that cannot be used any more. */
 export async function storeFound(
   database: Database,

@@ -4,13 +4,14 @@ import { storeFound } from '../../../controller/bindings/store.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import { createLog } from '../../../controller/log/log.js'
 import { createTestDatabase } from '../../support/database/database.js'
-import { insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+import { insertChildren, insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
 
 /** When the key manager is told of what load balancers use, though it may be away or a worker may die. */
 
 const testDatabase = await createTestDatabase()
 t.teardown(testDatabase.drop)
 const database = testDatabase.of('load_balancer')
+const OTHER_REF = 'http://key-manager.test/v1/secrets/1c9d7ad9-2e4c-4a7f-9f5f-1b3f6a4f8f10'
 const REF = 'http://key-manager.test/v1/secrets/0c9d7ad9-2e4c-4a7f-9f5f-1b3f6a4f8f10'
 
 /** A key manager that can be away, and what it was told last. */
@@ -101,4 +102,72 @@ t.test('the key manager may ask again and again: only news ends the pause betwee
   await database('load_balancer').where({ id }).update({ recheck_at: null, retry_at: far })
   t.equal(await bindings.tend(), 1)
   t.ok(await pauseLeft(), 'an attempt in vain is repeated after its pause')
+})
+
+/** A load balancer with a listener that uses these certificates. */
+async function site(refs: readonly string[]) {
+  const id = await insertLoadBalancer(database)
+  const { listenerId } = await insertChildren(database, id, 1)
+  const use = ([first, ...others]: readonly string[]) =>
+    database('listener')
+      .where({ id: listenerId })
+      .update({ default_tls_container_ref: first ?? null, sni_container_refs: others })
+  await use(refs)
+  return { id, use }
+}
+/** Dies, or fails, after the key manager has heard of a change. */
+const interrupted = (error: Error) =>
+  createBindings({
+    keeper: {
+      ...keeper,
+      bind: async (...told) => {
+        await keeper.bind(...told)
+        throw error
+      },
+    },
+    ...{ database, log: createLog('test', 'silent') },
+  })
+const treeOf = async (id: string) => {
+  const tree = await readTree(database, id)
+  if (tree === null) throw new Error('it exists')
+  return tree
+}
+
+t.test('a reference of which only the key manager has heard is released, though it is gone by then', async t => {
+  for (const error of [new Error('dead'), new KeyManagerAway('it did not take the second one')]) {
+    const { id, use } = await site([REF])
+    await converge(id)
+    await use([REF, OTHER_REF])
+    const result = interrupted(error).bind(await treeOf(id), [])
+    if (error instanceof KeyManagerAway) await result
+    else await t.rejects(result, /dead/)
+    t.same(keyManager.told.get(id), [REF, OTHER_REF])
+    await use([REF])
+    await converge(id)
+    t.same(keyManager.told.get(id), [REF], error.message)
+    t.same(
+      (await treeOf(id)).material.map(({ ref }) => ref),
+      [REF],
+    )
+  }
+})
+
+t.test('so is a new load balancer of which only the key manager has heard', async t => {
+  const { id, use } = await site([REF])
+  await t.rejects(interrupted(new Error('dead')).bind(await treeOf(id), []), /dead/)
+  await use([])
+  await bindings.release({ ...(await treeOf(id)), change: 'delete' })
+  t.notOk(keyManager.told.has(id))
+})
+
+t.test('a load balancer that a worker is just binding does not become due', async t => {
+  const { id } = await site([REF])
+  await interrupted(new KeyManagerAway('it is away')).bind(await treeOf(id), [])
+  const lease = (lease_until: Date | null) => database('load_balancer').where({ id }).update({ lease_until })
+  await lease(new Date(Date.now() + 60_000))
+  await bindings.tend()
+  t.equal((await rowOf(id)).recheck_at, null)
+  await lease(null)
+  await bindings.tend()
+  t.not((await rowOf(id)).recheck_at, null)
 })
