@@ -89,7 +89,7 @@ async function rootOf(krater: Krater): Promise<string> {
 }
 
 t.test('certbot and Caddy get certificates of the internal CA over a tenant’s network', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const scratch = mkdtempSync(join(tmpdir(), 'krater-acme-'))
   t.teardown(() => rmSync(scratch, { recursive: true, force: true }))
   const [dnsPort = 0, management = 0] = await ownPorts(2)

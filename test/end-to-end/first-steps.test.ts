@@ -80,7 +80,7 @@ function containerOf(directory: string): string {
 }
 
 t.test('a reader who follows the first steps meets no error', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const krater = await createKrater(t)
   const home = t.testdir({ container: {} })
   const page = readFileSync(join(root, 'docs/first-steps.md'), 'utf8')

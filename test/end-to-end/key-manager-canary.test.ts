@@ -13,7 +13,7 @@ import { NOOP_DRIVERS, startKrater, until } from '../support/worlds/krater.js'
  * Sends secrets to a whole Krater at its most verbose log level, on every path including those that fail. Then
  * searches logs, answers, processes and all that PostgreSQL keeps for them, in every encoding.
  */
-t.setTimeout(180_000)
+t.setTimeout(1_100_000)
 
 const run = promisify(execFile)
 const canaries: Canary[] = []

@@ -8,7 +8,7 @@ import { startKrater, until } from '../support/worlds/krater.js'
 type Shown = Record<string, unknown>
 
 t.test('a load balancer from token issue to cascade delete, with the openstack command', async t => {
-  t.setTimeout(900_000)
+  t.setTimeout(1_100_000)
   const krater = await startKrater(t)
   /**
    * A new process per command, as when a user types it. It costs seconds, so the other commands share one

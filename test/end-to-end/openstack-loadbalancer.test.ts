@@ -22,7 +22,7 @@ const BROKEN_IN_THE_CLIENT = [
 ]
 
 t.test('every command of the load balancer plugin, with every option', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const krater = await startKrater(t, NOOP_DRIVERS)
   const scene: Scene = {
     krater,

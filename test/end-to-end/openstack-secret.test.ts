@@ -17,7 +17,7 @@ import type { Scene } from './openstack-secret/scene.js'
 import { secrets } from './openstack-secret/secrets.js'
 
 t.test('the real clients of the key manager', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const directory = mkdtempSync(join(tmpdir(), 'openstack-secret-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const krater = await startKrater(t, NOOP_DRIVERS)

@@ -10,7 +10,7 @@ import { certificateFor, createHttpsSite } from '../support/worlds/https-site.js
 import { startKrater, until } from '../support/worlds/krater.js'
 
 /** The key of a certificate that a listener serves is in the amphora's memory, and nowhere else in clear. */
-t.setTimeout(180_000)
+t.setTimeout(1_100_000)
 
 const run = promisify(execFile)
 const NAME = 'www.example.com'

@@ -36,7 +36,7 @@ const WITHOUT_CHECK_MODE = ['a member', 'a pool', 'a listener', 'a network', 'a 
 type Outcome = { name: string; changed: boolean | null; problem: string; found: Record<string, number> }
 
 t.test('Ansible’s modules', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const directory = mkdtempSync(join(tmpdir(), 'ansible-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   copyCollection(directory)

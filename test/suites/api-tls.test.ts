@@ -22,7 +22,7 @@ const afterOpenrc = (krater: Krater, line: string) =>
 t.test(
   'one switch: the demo, the openstack command, curl, explain and doctor work over TLS with the internal CA',
   async t => {
-    t.setTimeout(600_000)
+    t.setTimeout(1_100_000)
     const krater = await createKrater(t, { KRATER_API_TLS_INTERNAL_CA: 'true' })
     const demo = await krater.command('demo')
     t.equal(demo.status, 0, demo.stderr)
@@ -103,7 +103,7 @@ const pairFor = (name: string, san = 'IP:127.0.0.1', args: string[] = []): Pair 
   makePair({ subject: `/CN=${name}`, issuer: root, args: ['-addext', `subjectAltName=${san}`, ...args] })
 
 t.test('a certificate of the operator’s: read again when it changes; a broken file keeps the former', async t => {
-  t.setTimeout(300_000)
+  t.setTimeout(1_100_000)
   const directory = t.testdir({ 'root.pem': root.certificate, 'cert.pem': '', 'key.pem': '' })
   const [caFile, certificateFile, keyFile] = ['root.pem', 'cert.pem', 'key.pem'].map(name => join(directory, name))
   const write = ({ certificate, privateKey }: Pair) => {
@@ -161,7 +161,7 @@ t.test('a certificate of the operator’s: read again when it changes; a broken 
 })
 
 t.test('a certificate in the key manager, a PKCS#12 secret or a container, which Krater’s own user reads', async t => {
-  t.setTimeout(300_000)
+  t.setTimeout(1_100_000)
   const directory = t.testdir({ 'root.pem': root.certificate })
   const krater = await startKrater(t, { ...NOOP_DRIVERS, KRATER_API_TLS_INTERNAL_CA: 'true' })
   const [api, administrator] = [await krater.api(), await krater.api('krater-admin')]
@@ -223,7 +223,7 @@ t.test('a certificate in the key manager, a PKCS#12 secret or a container, which
 t.test(
   'a certificate that an order issued: when Krater renews it, the APIs present the new one without a restart',
   async t => {
-    t.setTimeout(300_000)
+    t.setTimeout(1_100_000)
     const krater = await createKrater(t, {
       ...NOOP_DRIVERS,
       KRATER_API_TLS_INTERNAL_CA: 'true',
@@ -294,7 +294,7 @@ t.test(
 )
 
 t.test('plain HTTP on other addresses than loopback needs the operator’s word', async t => {
-  t.setTimeout(300_000)
+  t.setTimeout(1_100_000)
   const krater = await createKrater(t, {
     ...{ ...NOOP_DRIVERS, KRATER_LOAD_BALANCER_HOST: '0.0.0.0', KRATER_IDENTITY_HOST: '127.0.0.2' },
   })

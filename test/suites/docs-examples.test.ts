@@ -172,7 +172,7 @@ async function amphora(shell: Shell, isSpare: boolean): Promise<string> {
 const ABOUT_THE_API = /^GET \/(openapi\.json|docs|healthcheck)$/
 
 t.test('the examples of the four APIs', async t => {
-  t.setTimeout(900_000)
+  t.setTimeout(1_100_000)
   const krater = await startKrater(t, NOOP_DRIVERS)
   const urls = Object.values(apiUrls(krater.environment))
   const all = (await Promise.all(urls.map(documentedOperations))).flat()

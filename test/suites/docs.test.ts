@@ -33,7 +33,7 @@ async function open(t: Test, browser: Browser, url: string): Promise<Page> {
 }
 
 t.test('the pages of the four APIs in a browser', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const krater = await startKrater(t, NOOP_DRIVERS)
   const browser = await startBrowser(t)
   const urls = apiUrls(krater.environment)

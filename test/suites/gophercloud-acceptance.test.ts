@@ -78,7 +78,7 @@ const NOT_OFFERED = [
 const OF_ALL_SERVICES = '.'
 
 t.test('gophercloud’s own acceptance tests', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const unknown = packagesWithTests().filter(
     name =>
       !(name in PACKAGES) &&

@@ -8,7 +8,7 @@ const folder = join(dirname(fileURLToPath(import.meta.url)), 'gophercloud')
 const sources = readdirSync(folder).map(name => join(folder, name))
 
 t.test('the Terraform provider and cloud-provider-openstack, by gophercloud', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const { directory, go, run } = await prepareGo(t)
   await go('build', '-o', 'clients', ...sources)
   const { stdout, stderr } = await run(join(directory, 'clients'), [])

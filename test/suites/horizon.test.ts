@@ -44,7 +44,7 @@ async function logIn(t: Test, page: Page, url: string, krater: Krater): Promise<
 }
 
 t.test('a user makes a load balancer in Horizon', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   // Networks are real, because the form offers those that exist.
   const krater = await startKrater(t, { KRATER_COMPUTE_DRIVER: 'noop' })
   const { IDENTITY_URL = '', NETWORK_URL = '' } = apiUrls(krater.environment)

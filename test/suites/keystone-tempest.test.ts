@@ -10,7 +10,7 @@ const PUBLIC = 'public_network_id option must be specified'
 const COMPLIANCE = 'Security compliance not available'
 
 t.test('tempest’s tests of the identity and networking APIs', async t => {
-  t.setTimeout(900_000)
+  t.setTimeout(1_100_000)
   const krater = await startKrater(t, { KRATER_NETWORK_DRIVER: 'local', KRATER_COMPUTE_DRIVER: 'noop' })
 
   await t.test('identity', async t => {

@@ -82,7 +82,7 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
 }
 
 t.test('openstacksdk’s own functional tests', async t => {
-  t.setTimeout(900_000)
+  t.setTimeout(1_100_000)
   const krater = await startKrater(t, { KRATER_COMPUTE_DRIVER: 'noop' })
   // These tests take the first subnet of all. An administrator of networks would see the amphorae's own too.
   const grant = ['role', 'add', '--user', 'demo', '--project', 'demo', 'load-balancer_admin']

@@ -12,7 +12,7 @@ const script = join(dirname(dirname(fileURLToPath(import.meta.url))), 'support/c
 type Finding = { name: string; got: unknown; expected: unknown }
 
 t.test('every method of openstacksdk’s load balancer proxy', async t => {
-  t.setTimeout(600_000)
+  t.setTimeout(1_100_000)
   const krater = await startKrater(t, NOOP_DRIVERS)
   const { container } = await storeCertificates(await krater.api())
   const { stdout, stderr } = await promisify(execFile)(clientPython(), [script], {

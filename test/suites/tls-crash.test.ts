@@ -23,7 +23,7 @@ const DEPLOYED_PORT = 8443
 /** Restarts of processes that die again and again become slower. */
 const PATIENCE = 60
 
-t.setTimeout(590_000)
+t.setTimeout(1_100_000)
 
 const krater = await startKrater(t)
 const databases = openDatabases(t, krater)
