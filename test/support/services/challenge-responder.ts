@@ -20,6 +20,8 @@ export type ChallengeResponder = {
   serves: Set<string>
   /** What was asked for. */
   served: string[]
+  /** The tokens of http-01 that were asked for, with their names. A CA may ask several times. */
+  tokens: Set<string>
 }
 
 /**
@@ -31,7 +33,7 @@ export async function startChallengeResponder(
   { database, databaseUrl }: Pick<TestKeyManager, 'database' | 'databaseUrl'>,
   { httpPort, tlsPort }: { httpPort: number; tlsPort: number },
 ): Promise<ChallengeResponder> {
-  const responder: ChallengeResponder = { serves: new Set(['http-01', 'tls-alpn-01']), served: [] }
+  const responder: ChallengeResponder = { serves: new Set(['http-01', 'tls-alpn-01']), served: [], tokens: new Set() }
   const markServed = async () => {
     await database('published_challenge')
       .whereIn('type', [...responder.serves])
@@ -51,6 +53,7 @@ export async function startChallengeResponder(
       .then(
         row => {
           responder.served.push(`http-01 ${row?.identifier}`)
+          responder.tokens.add(`${token} ${row?.identifier}`)
           answer.writeHead(row === undefined ? 404 : 200).end(row?.key_authorization)
         },
         () => answer.destroy(),

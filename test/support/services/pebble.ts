@@ -44,7 +44,13 @@ const EXTERNAL = { keyId: 'kid-1', hmacKey: 'zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIog
  */
 export async function startPebble(
   t: Test,
-  demands: { externalAccount?: boolean; nonceRejection?: number; usualPorts?: boolean } = {},
+  demands: {
+    externalAccount?: boolean
+    nonceRejection?: number
+    usualPorts?: boolean
+    /** How many of 100 valid authorizations it uses again for another order of the account. */
+    reuse?: number
+  } = {},
 ): Promise<Pebble> {
   const directory = mkdtempSync(join(tmpdir(), 'krater-pebble-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
@@ -81,6 +87,7 @@ export async function startPebble(
   start(t, 'pebble', words, {
     PEBBLE_VA_NOSLEEP: '1',
     PEBBLE_WFE_NONCEREJECT: String(demands.nonceRejection ?? 0),
+    ...(demands.reuse !== undefined && { PEBBLE_AUTHZREUSE: String(demands.reuse) }),
   })
   const read = (port: number, path: string) => readOver(ca.certificate, `https://127.0.0.1:${port}${path}`)
   await eventually('pebble answers', () => read(api, '/dir').catch(() => null), 20_000)

@@ -23,6 +23,8 @@ export type Authorizing = {
   answered: readonly string[]
   /** Stores more of them. */
   remember: (told: readonly string[]) => Promise<void>
+  /** Stores authorizations that the CA is about to validate. */
+  intend: (authorizations: readonly string[]) => Promise<void>
 }
 
 export type Authorized =
@@ -36,8 +38,8 @@ export type Authorized =
  * @throws AcmeProblem, Unreachable, NotServed
  */
 export async function authorize(parts: Authorizing, urls: readonly string[], signal: AbortSignal): Promise<Authorized> {
-  const { client, account, remember } = parts
-  const open: AcmeAuthorization[] = []
+  const { client, account, remember, intend } = parts
+  const open: { url: string; authorization: AcmeAuthorization }[] = []
   let retryAfter: number | null = null
   for (const url of urls) {
     const read = await client.post(account, url, null, acmeAuthorization, signal)
@@ -45,11 +47,12 @@ export async function authorize(parts: Authorizing, urls: readonly string[], sig
     const { status, challenges } = read.value
     if (status === 'valid') continue
     if (status !== 'pending') return { kind: 'refused', reason: refusalOf(read.value) }
-    if (!challenges.some(challenge => isTold(parts, challenge))) open.push(read.value)
+    if (!challenges.some(challenge => isTold(parts, challenge))) open.push({ url, authorization: read.value })
   }
   for (let at = 0; at < open.length; at += AT_ONCE) {
     const chunk = open.slice(at, at + AT_ONCE)
-    const served = await Promise.all(chunk.map(each => publishOne(parts, each, signal)))
+    const served = await Promise.all(chunk.map(({ authorization }) => publishOne(parts, authorization, signal)))
+    await intend(chunk.map(({ url }) => url))
     const told: string[] = []
     for (const each of served) {
       if ('reason' in each) return { kind: 'refused', reason: each.reason }

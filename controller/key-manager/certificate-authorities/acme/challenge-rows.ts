@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import type { Database } from '../../../database/connection.js'
 import { execute, many, maybeOne } from '../../../database/query.js'
 import { type Fragment, sql } from '../../../database/sql.js'
+import { inTransaction } from '../../../database/transaction.js'
 import { newId } from '../../ids.js'
 import { type Challenge, type ChallengePublisher, NotServed } from './challenges.js'
 
@@ -15,16 +16,25 @@ const POLL_MS = 100
 const keyOf = ({ requestId, type, token }: Challenge): Fragment =>
   sql`request_id = ${requestId} AND type = ${type} AND token = ${token}`
 
-/** Stores a challenge, unless it is stored. @returns whether it is being served */
+/**
+ * Stores a challenge, unless it is stored. A CA may give two orders the same open authorization: of two projects, only
+ * the first publishes it, for else one would prove the name for the other.
+ * @returns whether it is being served
+ */
 export async function storeChallenge(database: Database, challenge: Challenge): Promise<boolean> {
   const { requestId, projectId, type, identifier, token, keyAuthorization, digest, expiresAt } = challenge
-  const stored = await maybeOne(
-    database,
-    sql`INSERT INTO published_challenge (id, request_id, project_id, type, identifier, token, key_authorization, digest, expires_at)
-        VALUES (${newId()}, ${requestId}, ${projectId}, ${type}, ${identifier}, ${token}, ${keyAuthorization}, ${digest}, ${expiresAt})
-        ON CONFLICT (request_id, type, token) DO NOTHING
-        RETURNING pg_notify(${CHALLENGE_CHANNEL}, project_id)`,
-  )
+  const stored = await inTransaction(database, async trx => {
+    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtextextended(${`challenge ${token}`}, 0))`)
+    return maybeOne(
+      trx,
+      sql`INSERT INTO published_challenge (id, request_id, project_id, type, identifier, token, key_authorization, digest, expires_at)
+          SELECT ${newId()}::uuid, ${requestId}::uuid, ${projectId}, ${type}, ${identifier}, ${token}, ${keyAuthorization}, ${digest}::bytea,
+                 ${expiresAt}::timestamptz
+           WHERE NOT EXISTS (SELECT FROM published_challenge p WHERE p.token = ${token} AND p.project_id <> ${projectId})
+          ON CONFLICT (request_id, type, token) DO NOTHING
+          RETURNING pg_notify(${CHALLENGE_CHANNEL}, project_id)`,
+    )
+  })
   return stored === undefined && isServed(database, challenge)
 }
 

@@ -14,8 +14,9 @@ import { AcmeProblem, problemIn } from './client/problem.js'
 import { Unreachable } from './client/transport.js'
 import type { AcmeService, ChallengeType } from './options.js'
 import { type AcmeOrder, acmeOrder, createOrder, type Identifier } from './order.js'
+import { checkProofs, endAuthorizations } from './proofs.js'
 import { certificateIdOf } from './renewal-info.js'
-import { mayBegin, type OrderState, readState, writeState } from './state.js'
+import { countOrder, type OrderState, readState, uncountOrder, writeState } from './state.js'
 
 /** After this time nobody will serve the challenges any more. */
 const PATIENCE_MS = 3_600_000
@@ -57,13 +58,14 @@ async function advance(parts: AcmeParts, asked: Asked, signal: AbortSignal): Pro
   const { service, client, directoryUrl } = parts
   const account = await openAccount(service, client, directoryUrl, signal)
   const known = await readState(service.database, asked.requestId, directoryUrl)
-  if (known === null && !(await mayBegin(service.database, asked.projectId, service.config.acme.orders_per_day))) {
-    return { kind: 'unavailable', message: 'The project has had its orders of a day at this CA.', retryAfter: 3600 }
-  }
   const state = known ?? (await begin(parts, asked, account, signal))
+  if (state === null) return ordersUsedUp()
+  if (state.unproven.length > 0) return beginAnew(parts, asked, { account, state }, signal)
   const { value: order, retryAfter } = await client.post(account, state.order, null, acmeOrder, signal)
   if (order.status === 'pending') return prove(parts, asked, { account, state, order }, signal)
   if (order.status !== 'ready') return outcomeOfOrder(parts, asked, { account, order, retryAfter }, signal)
+  const unproven = await requireProofs(parts, asked, { account, state, order }, signal)
+  if (unproven !== null) return unproven
   const finalized = await client.post(
     account,
     order.finalize,
@@ -74,16 +76,87 @@ async function advance(parts: AcmeParts, asked: Asked, signal: AbortSignal): Pro
   return outcomeOfOrder(parts, asked, { account, order: finalized.value, retryAfter: finalized.retryAfter }, signal)
 }
 
-/** Creates an order at the CA and remembers it, so that no other is made. */
-async function begin(parts: AcmeParts, asked: Asked, account: Account, signal: AbortSignal): Promise<OrderState> {
+const ordersUsedUp = (): IssueOutcome => ({
+  kind: 'unavailable',
+  message: 'The project has had its orders of a day at this CA.',
+  retryAfter: 3600,
+})
+
+/**
+ * Creates an order at the CA and remembers it, so that no other is made.
+ * @returns null if the project has had its orders of a day
+ */
+async function begin(
+  parts: AcmeParts,
+  asked: Asked,
+  account: Account,
+  signal: AbortSignal,
+  carried: Pick<OrderState, 'proving' | 'isAnew'> = { proving: [], isAnew: false },
+): Promise<OrderState | null> {
   const { service, client, directoryUrl } = parts
   const { identifiers, replaces } = asked
   const { renewalInfo } = await client.directory(signal)
+  const counted = await countOrder(service.database, asked.projectId, service.config.acme.orders_per_day)
+  if (counted === null) return null
   const former = replaces === null || renewalInfo === undefined ? null : certificateIdOf(replaces)
-  const order = await createOrder(client, account, { identifiers, replaces: former }, signal)
-  const state = { directory: directoryUrl, order, startedAt: Date.now(), answered: [] }
+  const order = await createOrder(client, account, { identifiers, replaces: former }, signal).catch(async error => {
+    if (isPassing(error)) await uncountOrder(service.database, counted)
+    throw error
+  })
+  const state = {
+    ...{ directory: directoryUrl, order, startedAt: Date.now(), answered: [], unproven: [] },
+    ...carried,
+  }
   await writeState(service.database, asked, state)
   return state
+}
+
+/** Whether a request failed because of the CA's present condition. */
+const isPassing = (error: unknown): boolean =>
+  error instanceof Unreachable ||
+  (error instanceof AcmeProblem && (error.status >= 500 || error.kind === 'rateLimited'))
+
+/** Ends the authorizations that others have proven, and creates another order, which has to be proven by the project. */
+async function beginAnew(
+  parts: AcmeParts,
+  asked: Asked,
+  { account, state }: { account: Account; state: OrderState },
+  signal: AbortSignal,
+): Promise<IssueOutcome> {
+  await endAuthorizations({ client: parts.client, account }, state.unproven, signal)
+  const begun = await begin(parts, asked, account, signal, { proving: state.proving, isAnew: true })
+  return begun === null ? ordersUsedUp() : pending('The CA validates the names.', 1)
+}
+
+/** @returns null if the project has proven the names of a ready order */
+async function requireProofs(
+  { service, client, dnsAllowed }: AcmeParts,
+  asked: Asked,
+  { account, state, order }: { account: Account; state: OrderState; order: AcmeOrder },
+  signal: AbortSignal,
+): Promise<IssueOutcome | null> {
+  const { projectId, identifiers } = asked
+  const { database } = service
+  const isGiven = (name: string) => dnsAllowed(projectId, name)
+  const proofs = await checkProofs(
+    { database, client, account, projectId, isGiven },
+    identifiers,
+    order.authorizations,
+    signal,
+  )
+  if (proofs.kind === 'proven') return null
+  const { name } = proofs
+  if (proofs.kind === 'busy') {
+    const message = `Another project proves the name ${name} at the moment.`
+    if (Date.now() - state.startedAt > PATIENCE_MS) return { kind: 'rejected', reason: message }
+    return pending(message, pauseAfter(state.startedAt))
+  }
+  if (state.isAnew) {
+    const reason = `The CA accepts the name ${name} without a proof, so only a project to which the operator gave it can have it.`
+    return { kind: 'rejected', reason }
+  }
+  await writeState(database, asked, { ...state, unproven: [...proofs.urls] })
+  return pending('The names have to be proven anew.', 1)
 }
 
 async function prove(
@@ -95,15 +168,20 @@ async function prove(
   const { requestId, projectId } = asked
   const preferred = service.config.acme.challenges
   const { startedAt } = state
-  let { answered } = state
+  let { answered, proving } = state
+  const store = () => writeState(service.database, asked, { ...state, answered, proving })
   const remember = async (told: readonly string[]) => {
     answered = [...answered, ...told]
-    await writeState(service.database, asked, { ...state, answered })
+    await store()
+  }
+  const intend = async (authorizations: readonly string[]) => {
+    proving = [...new Set([...proving, ...authorizations])]
+    await store()
   }
   try {
     const outcome = await authorize(
       {
-        ...{ client, account, publishers, preferred, requestId, projectId, answered, remember },
+        ...{ client, account, publishers, preferred, requestId, projectId, answered, remember, intend },
         dnsAllowed: name => dnsAllowed(projectId, name),
       },
       order.authorizations,
@@ -145,12 +223,15 @@ async function outcomeOfOrder(
   return { kind: 'issued', issued: readIssued(asked, chain) }
 }
 
+/** The key was changed after the order was finalized. */
+class OtherKey extends AcmeProblem {}
+
 /** @throws AcmeProblem unless the chain begins with a certificate for the requested key */
 function readIssued({ caId, request }: Asked, chain: string): IssuedCertificate {
   try {
     const [, ...above] = certificatesIn(chain)
     const { pem, serial, subject, notAfter, publicKey } = readLeafCertificate(chain)
-    if (!request.publicKey.key.equals(publicKey)) throw new InvalidX509('The certificate is for another key.')
+    if (!request.publicKey.key.equals(publicKey)) throw new OtherKey('', 'The order is for another key.', 0, null)
     const intermediates = above.map(each => encodePem('CERTIFICATE', each)).join('')
     return { caId, certificate: pem, intermediates, serial, subjectDn: subject, notAfter }
   } catch (error) {
@@ -184,8 +265,9 @@ async function outcomeOf(parts: AcmeParts, asked: Asked, error: unknown): Promis
     'an ACME CA reports a problem',
   )
   if (kind === 'accountDoesNotExist') await forgetRegistration(service, directoryUrl)
-  // The order is not known any more, or belongs to a former account.
-  if (kind === 'accountDoesNotExist' || status === 404) await writeState(service.database, asked, null)
+  // The order is not known any more, belongs to a former account, or is for a former key.
+  if (kind === 'accountDoesNotExist' || status === 404 || error instanceof OtherKey)
+    await writeState(service.database, asked, null)
   else if (FINAL.includes(kind)) return { kind: 'rejected', reason: `The CA refuses the order: ${message}` }
   if (kind === 'orderNotReady') return pending('The CA validates the names.', 1)
   const hold = retryAfter ?? (kind === 'rateLimited' ? RATE_LIMIT_SECONDS : null)

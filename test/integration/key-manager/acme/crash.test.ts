@@ -50,7 +50,17 @@ const STEPS = [
     'findActiveKey',
     'issue/pending-key',
   ],
-  ...['isOfDirectory', 'findAccount', 'readState', 'mayBegin', 'writeState', 'challengesWhere', 'begin', 'commit'],
+  ...[
+    'isOfDirectory',
+    'findAccount',
+    'readState',
+    'countOrder',
+    'writeState',
+    'whoProves',
+    'challengesWhere',
+    'begin',
+    'commit',
+  ],
 ]
 
 const rowOf = (id: string) => database('certificate').where({ id }).first()

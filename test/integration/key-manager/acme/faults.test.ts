@@ -116,6 +116,52 @@ t.test('an order that the CA forgot begins anew, and so does an account', async 
   t.equal(countOf('newAccount') - accounts, 1)
 })
 
+t.test('an order that the CA does not make is not counted', async t => {
+  const counted = async () => (await database('acme_client_order')).length
+  const before = await counted()
+  fake.faults = [({ what }) => (what === 'newOrder' ? problem('serverInternal', 503) : null)]
+  await postponed(await place('outage.test'), /serverInternal/)
+  t.equal(await counted(), before)
+  t.match(await ended(await place('counted.test')), { status: 'ACTIVE' })
+  t.equal(await counted(), before + 1)
+})
+
+t.test('an account that the CA refuses is the operator’s fault, not the order’s', async t => {
+  fake.faults = [
+    ({ what }) => (what === 'newOrder' ? problem('accountDoesNotExist') : null),
+    ({ what }) => (what === 'newAccount' ? problem('unauthorized', 401) : null),
+  ]
+  const id = await place('binding.test')
+  await postponed(id, /accountDoesNotExist/)
+  await database('secret_order').where({ id }).update({ retry_at: null })
+  await database.raw(`SELECT pg_notify('krater_secret_order', 'quick')`)
+  await postponed(id, /operator’s account/)
+  await database('secret_order').where({ id }).update({ retry_at: null })
+  await database.raw(`SELECT pg_notify('krater_secret_order', 'quick')`)
+  t.match(await ended(id), { status: 'ACTIVE' })
+})
+
+for (const [from, fault] of [
+  [false, 'finalize'],
+  [true, 'certificate'],
+] as const) {
+  t.test(`a renewal goes on when it is to have ${from ? 'the former' : 'a new'} key after all`, async t => {
+    const id = await ordered({ ca_id: caId, subject_dn: `CN=key-${from}.test` })
+    await until(id, 'planned', ({ next_renewal_at }) => next_renewal_at !== null)
+    const setNewKey = (new_key: boolean) => database('certificate').where({ id }).update({ new_key })
+    await setNewKey(from)
+    fake.faults = [({ what }) => (what === fault ? problem('serverInternal', 503) : null)]
+    await pass(id, 70)
+    await until(id, 'failed', ({ attempts }) => attempts === 1)
+    await setNewKey(!from)
+    for (let attempt = 1; attempt <= 3 && (await until(id, 'shown', () => true)).version === 1; attempt++) {
+      await pass(id, 1)
+      await until(id, 'tried', ({ attempts, version }) => version === 2 || Number(attempts) > attempt)
+    }
+    t.match(await until(id, 'shown', () => true), { version: 2 })
+  })
+}
+
 t.test('what the CA refuses for good ends in ERROR; what cannot be read is tried again', async t => {
   fake.faults = [({ what }) => (what === 'newOrder' ? problem('rejectedIdentifier', 403) : null)]
   t.match(await ended(await place('refused.test')), {
