@@ -49,7 +49,10 @@ type Row = {
   digest: string
 }
 
-/** What an agent of an amphora would refuse is not listed: tokens come from other people's CAs. */
+/**
+ * What an agent of an amphora would refuse is not listed: tokens come from other people's CAs. If there are too many, each
+ * project has its share.
+ */
 async function listChallenges({ database }: ChannelService): Promise<Answer> {
   const challenges = await many(
     database,
@@ -58,7 +61,8 @@ async function listChallenges({ database }: ChannelService): Promise<Answer> {
         FROM published_challenge
        WHERE type IN ('http-01', 'tls-alpn-01') AND expires_at > now() AND length(identifier) <= 253
          AND length(token) <= 256 AND token ~ '^[A-Za-z0-9_-]+$'
-       ORDER BY created_at, id LIMIT ${MAX_CHALLENGES}`,
+       ORDER BY row_number() OVER (PARTITION BY project_id ORDER BY created_at, id), created_at, id
+       LIMIT ${MAX_CHALLENGES}`,
   )
   return jsonAnswer(200, { challenges })
 }

@@ -40,7 +40,10 @@ export async function rollBack(database: Database, id: string): Promise<number> 
     const version = await swapParts(trx, id, { facts: former, parts }, { kind: 'rolled back', message })
     await execute(
       trx,
-      sql`UPDATE certificate SET retry_at = now() + ${pauseAfterRollback(timeLeft)} * interval '1 millisecond' WHERE id = ${id}`,
+      sql`WITH paused AS (
+            UPDATE certificate SET retry_at = now() + ${pauseAfterRollback(timeLeft)} * interval '1 millisecond'
+             WHERE id = ${id} RETURNING order_id)
+          DELETE FROM pending_certificate p USING paused WHERE p.id = paused.order_id`,
     )
     return version
   })

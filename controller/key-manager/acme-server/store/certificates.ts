@@ -23,7 +23,7 @@ export type IssuedRecord = {
   identifiers: readonly Identifier[] | null
 }
 
-/** The certificates with a serial number: one, unless two CAs drew the same 128 bits. */
+/** The certificates of our own CAs with a serial number: one, unless two CAs drew the same 128 bits. */
 export const findBySerial = (database: Knex, serial: string): Promise<IssuedRecord[]> =>
   many(
     database,
@@ -31,7 +31,8 @@ export const findBySerial = (database: Knex, serial: string): Promise<IssuedReco
       SELECT i.ca_id AS "caId", a.plugin_name AS "pluginName", a.certificate AS "caCertificate", i.serial, i.issued_at AS "issuedAt",
              i.not_after AS "notAfter", i.revoked_at AS "revokedAt", o.account_id AS "accountId", o.project_id AS "projectId", o.identifiers
         FROM issued_certificate i JOIN certificate_authority a ON a.id = i.ca_id
-        LEFT JOIN acme_order o ON o.secret_order_id = i.order_id WHERE i.serial = ${serial}`,
+        LEFT JOIN acme_order o ON o.secret_order_id = i.order_id
+       WHERE i.serial = ${serial} AND a.certificate IS NOT NULL`,
   )
 
 /** The certificate that renewal information names; null if we issued no such one. */

@@ -11,6 +11,7 @@ import { newId } from '../../ids.js'
 import { CaFault } from '../ca-fault.js'
 import type { Account, AcmeClient } from './client/client.js'
 import { bindAccount } from './client/jose.js'
+import { AcmeProblem } from './client/problem.js'
 import type { AcmeService, AcmeSettings } from './options.js'
 
 /** Encryption context of an account's key. */
@@ -101,7 +102,10 @@ async function register(
     ...(settings.contact !== undefined && { contact: [`mailto:${settings.contact}`] }),
     ...(binding !== null && { externalAccountBinding: await bindAccount(account.key, newAccount, binding) }),
   }
-  const { location } = await client.post(account, newAccount, payload, z.unknown(), signal)
+  const { location } = await client.post(account, newAccount, payload, z.unknown(), signal).catch(error => {
+    const isRefusal = error instanceof AcmeProblem && error.status < 500 && error.kind !== 'rateLimited'
+    throw isRefusal ? new AccountRefused(`The CA refuses the account: ${error.message}`) : error
+  })
   if (location === null) throw new AccountRefused('The CA named no URL for the new account.')
   return location
 }

@@ -64,7 +64,7 @@ export function createAcmeCa(service: AcmeService, log: Logger): CaBackend | nul
         endTurn()
       }
     },
-    renewalInfo: async (pem, signal) => infoOrNothing(parts().client, pem, signal),
+    renewalInfo: (pem, signal) => infoOrNothing(() => parts().client, pem, signal, log),
     createSubordinate: null,
     revocationList: async () => null,
     sweep: () => sweepAcme({ service, publishers, log }),
@@ -104,10 +104,19 @@ function acmeParts(
 }
 
 /** A CA whose information cannot be had now is asked again later. */
-async function infoOrNothing(client: AcmeClient, pem: string, signal: AbortSignal): Promise<RenewalInfo | null> {
+async function infoOrNothing(
+  client: () => AcmeClient,
+  pem: string,
+  signal: AbortSignal,
+  log: Logger,
+): Promise<RenewalInfo | null> {
   try {
-    return await readRenewalInfo(client, pem, signal)
+    return await readRenewalInfo(client(), pem, signal)
   } catch (error) {
+    if (error instanceof ConfigurationError) {
+      log.error({ reason: error.message }, 'the ACME CA cannot be asked when to renew')
+      return { window: null, againSeconds: 3600 }
+    }
     if (error instanceof AcmeProblem) return { window: null, againSeconds: Math.max(3600, error.retryAfter ?? 0) }
     if (error instanceof Unreachable) return { window: null, againSeconds: 3600 }
     throw error

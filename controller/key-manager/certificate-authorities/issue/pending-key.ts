@@ -33,7 +33,8 @@ export async function pendingKey(
         stored AS (
           INSERT INTO pending_certificate (id, project_id, project_key_id, sealed_key)
           SELECT ${id}, ${projectId}, standing.id, ${sealed.ciphertext}::bytea FROM standing
-          ON CONFLICT (id) DO NOTHING)
+          ON CONFLICT (id) DO UPDATE SET project_key_id = excluded.project_key_id, sealed_key = excluded.sealed_key
+           WHERE pending_certificate.sealed_key IS NULL)
         SELECT EXISTS (SELECT FROM standing) AS active`,
     )
     return active ? 'stored' : 'key replaced'
