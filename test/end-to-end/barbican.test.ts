@@ -130,10 +130,10 @@ t.test('listeners with certificates in Barbican', { timeout: 300_000 }, async t 
       `listeners/${site.listener}`,
     )
     const former = listener.default_tls_container_ref
-    t.match(await consumersOf(former), site.id)
+    await until('it is the consumer', async () => (await consumersOf(former)).includes(site.id))
     await site.update({ default_tls_container_ref: ref })
     t.equal((await site.ask('www.example.com')).serial, serialOf(second))
-    t.match(await consumersOf(ref), site.id)
+    await until('it is the consumer of the other', async () => (await consumersOf(ref)).includes(site.id))
     await until('the former secret is released', async () => !(await consumersOf(former)).includes(site.id))
   })
 

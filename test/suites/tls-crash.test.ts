@@ -21,7 +21,7 @@ const SITE = 'www.example.com'
 const OTHER = 'other.example.com'
 const DEPLOYED_PORT = 8443
 /** Restarts of processes that die again and again become slower. */
-const PATIENCE = 60
+const PATIENCE = 180
 
 t.setTimeout(1_100_000)
 

@@ -50,6 +50,7 @@ function channelOf(
     certificate: certificate.certificate,
     subject,
     privateKey: key,
+    timeoutMs: 60_000,
   })
   t.teardown(channel.close)
   return channel

@@ -67,6 +67,7 @@ function controllerAt(channelPort: number) {
     certificate: certificate.certificate,
     subject: 'controller',
     privateKey: controllerChannelKey(secret),
+    timeoutMs: 60_000,
   })
   t.teardown(opened.close)
   return opened

@@ -5,7 +5,7 @@ import type { Site } from '../services/web-servers.js'
 
 const BASE = '/v2.0/lbaas'
 /** Seconds to wait for a result while other tests use the processor. */
-const PATIENCE = 90
+const PATIENCE = 180
 
 export type Balancer = { id: string; name: string; url: string; poolId: string }
 

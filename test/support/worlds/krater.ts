@@ -160,7 +160,7 @@ export const apiUrls = (environment: NodeJS.ProcessEnv): Record<string, string> 
  * Waits, checking a few times each second. The limit ends a test that hangs; a busy machine stays far below it.
  * @throws Error that names what did not become true in time
  */
-export async function until(what: string, test: () => boolean | Promise<boolean>, seconds = 90): Promise<void> {
+export async function until(what: string, test: () => boolean | Promise<boolean>, seconds = 180): Promise<void> {
   const end = performance.now() + seconds * 1000
   while (!(await test())) {
     if (performance.now() > end) throw new Error(`Not within ${seconds} s: ${what}`)
