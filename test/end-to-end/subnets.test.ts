@@ -3,7 +3,8 @@ import { balancersOf } from '../support/faults/crash-balancer.js'
 import { createDualSites, createSites, type Site } from '../support/services/web-servers.js'
 import { startKrater, until } from '../support/worlds/krater.js'
 
-const SLOW_MS = 4_000
+/** Longer than a change takes on a busy machine, and shorter than members may take to leave. */
+const SLOW_MS = 15_000
 
 const krater = await startKrater(t, { KRATER_LOG_LEVEL: 'debug' })
 const { one, two } = await createSites(t, krater, ['one', 'two'])
