@@ -51,7 +51,7 @@ export async function runSuite(
   directory: string,
   suite: Suite,
   environment: NodeJS.ProcessEnv,
-  timeout = 500_000,
+  timeout = 1_000_000,
 ): Promise<Result[]> {
   t.setTimeout(timeout + 60_000)
   const { tests, select, excluded = {}, passing } = suite
