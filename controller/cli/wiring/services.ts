@@ -3,7 +3,7 @@ import { migrations as identity } from '../../identity/migrations.js'
 import { transferAuditLog } from '../../key-manager/audit/owner.js'
 import { migrations as keyManager } from '../../key-manager/migrations/index.js'
 import { migrations as loadBalancer } from '../../load-balancer/migrations/index.js'
-import { migrations as network } from '../../network/migrations.js'
+import { migrations as network } from '../../network/migrations/index.js'
 
 /** Every service with tables, in the order of creation. */
 export const serviceSchemas: readonly ServiceSchema[] = [

@@ -1,0 +1,18 @@
+import type { Migration } from '../../database/migrate.js'
+import { networks } from './001-networks.js'
+import { quotas } from './002-quotas.js'
+import { allowedAddresses } from './003-allowed-addresses.js'
+import { providerNetworks } from './004-provider-networks.js'
+import { routers } from './005-routers.js'
+import { securityGroups } from './006-security-groups.js'
+import { wakeUps } from './007-wake-ups.js'
+
+export const migrations: readonly Migration[] = [
+  networks,
+  quotas,
+  allowedAddresses,
+  providerNetworks,
+  routers,
+  securityGroups,
+  wakeUps,
+]
