@@ -38,7 +38,6 @@ export const securityGroups: Migration = {
         remote_ip_prefix cidr,
         -- The other side is any address of a port with this group.
         remote_group_id uuid REFERENCES security_group ON DELETE CASCADE,
-        tags text[] NOT NULL DEFAULT '{}',
         created_at timestamptz NOT NULL DEFAULT now(),
         updated_at timestamptz NOT NULL DEFAULT now(),
         revision_number integer NOT NULL DEFAULT 1,
@@ -56,6 +55,8 @@ export const securityGroups: Migration = {
         coalesce(remote_ip_prefix, CASE ethertype WHEN 'IPv4' THEN '0.0.0.0/0'::cidr ELSE '::/0'::cidr END),
         coalesce(remote_group_id, '00000000-0000-0000-0000-000000000000'));
 
+      -- Whether new ports have port security unless they say otherwise.
+      ALTER TABLE network ADD COLUMN port_security_enabled boolean NOT NULL DEFAULT true;
       ALTER TABLE port
         -- Without it, the port may send from any address, and no group filters it.
         ADD COLUMN port_security_enabled boolean NOT NULL DEFAULT true,
