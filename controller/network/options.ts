@@ -1,6 +1,7 @@
 import { z } from 'zod'
 import { apiAddress, defaultQuota } from '../options/values.js'
 import { networkDrivers } from './drivers.js'
+import { physicalNetworks } from './physical-networks.js'
 
 const quota = z
   .strictObject({
@@ -47,6 +48,9 @@ export const networkOptions = z
       .string()
       .optional()
       .describe('IPv4 /16 to carve the built-in networks from; by default, the first start picks a free one'),
+    physical_networks: physicalNetworks.describe(
+      'Interfaces or bridges of this machine on which administrators make networks, by name: `lan: eth0`; in the environment lan:eth0,storage:br1',
+    ),
     quota,
     shared_addresses: sharedAddresses,
   })

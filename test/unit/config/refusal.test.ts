@@ -60,3 +60,31 @@ t.test('a wrong item of a list is shown with the list, its source and how a list
     'load_balancer.host_member_ports: "70000" in "[8081,70000]" (from /etc/krater.yaml) is not allowed: each item must be a number at most 65535.',
   )
 })
+
+t.test('physical networks are names with interfaces; anything else is shown with an example', async t => {
+  const read = (text: string, environment: NodeJS.ProcessEnv = {}) =>
+    parseConfiguration(text, environment, '/etc/krater.yaml').network.physical_networks
+  const both = { lan: { interface: 'eth0' }, 'lan-2': { interface: 'br.7' } }
+  t.strictSame(read(''), {})
+  t.strictSame(read('network: {physical_networks: {lan: eth0, lan-2: {interface: br.7}}}'), both)
+  t.strictSame(read('network: {physical_networks: "lan:eth0, lan-2:br.7"}'), both)
+  t.strictSame(read('', { KRATER_NETWORK_PHYSICAL_NETWORKS: 'lan:eth0,lan-2:br.7' }), both)
+  for (const wrong of [
+    '[eth0]',
+    'eth0',
+    '"lan:"',
+    '{lan: 7}',
+    '{lan: {device: eth0}}',
+    '{lan: eth0 up}',
+    '{lan: eth012345678901234}',
+    '{lan: ..}',
+    '{-lan: eth0}',
+    '"lan:eth0,lan:eth1"',
+  ]) {
+    t.match(
+      refusal(`network: {physical_networks: ${wrong}}`),
+      /^network\.physical_networks: .* \(from \/etc\/krater\.yaml\) is not allowed: it must be names, each with an interface of this machine, such as lan: eth0/,
+      wrong,
+    )
+  }
+})
