@@ -1,4 +1,5 @@
 import { z } from 'zod'
+import { datagramsSchema } from './datagrams.js'
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 const mac = z.string().regex(/^[0-9a-f]{2}(:[0-9a-f]{2}){5}$/)
@@ -125,6 +126,8 @@ export const desiredSchema = z.strictObject({
   interfaces: z.array(interfaceSchema),
   /** Null if there is nothing to serve: no listener, or the load balancer is disabled. */
   haproxy: haproxySchema.nullable(),
+  /** UDP and SCTP listeners, beside HAProxy; null if there are none. Absent for an older agent, and in states stored by it. */
+  datagrams: datagramsSchema.nullable().optional(),
   /** keepalived's configuration file in a pair; null for a single amphora, which holds the VIP itself. */
   keepalived: z.strictObject({ text: z.string().max(1024 * 1024), sha256 }).nullable(),
   /**
