@@ -3,8 +3,8 @@ import { freemem, loadavg } from 'node:os'
 import { DgramAsPromised, type SocketAsPromised } from 'dgram-as-promised'
 import type { Log } from '../log/log.js'
 import type { Boot } from '../protocol/boot.js'
+import { encodeBeat, encodeReport } from '../protocol/heartbeat/datagram.js'
 import type { Report } from '../protocol/heartbeat.js'
-import { encodeBeat, encodeReport } from '../protocol/heartbeat-datagram.js'
 import type { Mismatch } from '../protocol/repairs.js'
 
 /** The state of the amphora as a whole, in beats and reports. */

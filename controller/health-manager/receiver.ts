@@ -1,6 +1,6 @@
 import { DgramAsPromised } from 'dgram-as-promised'
+import { decodeDatagram, MAX_DATAGRAM } from '../../amphora-agent/protocol/heartbeat/datagram.js'
 import type { Beat, Report } from '../../amphora-agent/protocol/heartbeat.js'
-import { decodeDatagram, MAX_DATAGRAM } from '../../amphora-agent/protocol/heartbeat-datagram.js'
 import { judge, type ReplayWindow } from './replay-window.js'
 
 export type Refusal = 'oversized' | 'not-authentic' | 'replayed' | 'too-old' | 'clock'

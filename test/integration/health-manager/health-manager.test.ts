@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
+import { encodeBeat } from '../../../amphora-agent/protocol/heartbeat/datagram.js'
 import type { Report } from '../../../amphora-agent/protocol/heartbeat.js'
-import { encodeBeat } from '../../../amphora-agent/protocol/heartbeat-datagram.js'
 import { amphoraIdentity } from '../../../controller/compute/amphora-identity.js'
 import { createWorld, MASTER, none, SHA } from '../../support/worlds/health-manager.js'
 

@@ -3,13 +3,13 @@ import { createHmac } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { CHECK_STATUSES, checkWords, MAX_CHECK_CODE, MAX_CHECK_WORDS } from '../../../amphora-agent/protocol/checks.js'
-import type { Beat, MemberState, Report } from '../../../amphora-agent/protocol/heartbeat.js'
 import {
   decodeDatagram,
   encodeBeat,
   encodeReport,
   MAX_DATAGRAM,
-} from '../../../amphora-agent/protocol/heartbeat-datagram.js'
+} from '../../../amphora-agent/protocol/heartbeat/datagram.js'
+import type { Beat, MemberState, Report } from '../../../amphora-agent/protocol/heartbeat.js'
 import { MAX_REPAIR_LENGTH, MISMATCHES, REPAIR_KINDS } from '../../../amphora-agent/protocol/repairs.js'
 
 const PLAIN = { noNullPrototype: true } as const
