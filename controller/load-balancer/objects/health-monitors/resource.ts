@@ -75,7 +75,13 @@ export const healthMonitor = defineResource({
       ),
       z.string().nullable(),
     ),
-    url_path: rendered(settable(urlPath, null, 'Path and query of the probe.')),
+    url_path: rendered(
+      settable(
+        urlPath,
+        null,
+        'Path and query of an HTTP or HTTPS probe. For UDP-CONNECT, /PAYLOAD?ANSWER: the bytes to send and those that the answer must begin with, percent-encoded; without ?ANSWER, any answer counts, and without url_path, none is needed.',
+      ),
+    ),
     expected_codes: rendered(
       settable(expectedCodes, null, 'HTTP status codes of a successful probe: one, a list or a range.'),
     ),

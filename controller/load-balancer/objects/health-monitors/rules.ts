@@ -2,6 +2,8 @@ import { badRequest } from '../../../http/errors.js'
 import type { LoadBalancerSettings } from '../../options.js'
 import type { Created, Updated } from '../../schema/attributes.js'
 import { disabledOption, invalid } from '../../schema/faults.js'
+import { isDatagram } from '../protocols.js'
+import { readExchange } from './exchange.js'
 import type { healthMonitor } from './resource.js'
 
 type Given = Updated<typeof healthMonitor.attributes>
@@ -19,8 +21,9 @@ export type MonitorSettings = Pick<LoadBalancerSettings, 'allow_ping_health_moni
 
 /** @throws ApiError 400 when pools of this protocol do not support the type */
 export function checkMonitorType(type: string, poolProtocol: string): void {
-  const datagrams = poolProtocol === 'UDP' || poolProtocol === 'SCTP'
-  const allowed = datagrams ? ['HTTP', 'TCP', 'UDP-CONNECT', 'SCTP'] : ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO']
+  const allowed = isDatagram(poolProtocol)
+    ? ['HTTP', 'PING', 'TCP', 'UDP-CONNECT', 'SCTP']
+    : ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO']
   if (!allowed.includes(type)) {
     throw invalid(`The ${type} health monitor type cannot be used with a pool of protocol ${poolProtocol}.`)
   }
@@ -29,11 +32,16 @@ export function checkMonitorType(type: string, poolProtocol: string): void {
 const isHttp = (type: string) => type === 'HTTP' || type === 'HTTPS'
 
 function checkMonitor({ udp_connect_min_delay: least }: MonitorSettings, type: string, values: Given): void {
-  const misplaced = HTTP_FIELDS.filter(field => typeof values[field] === 'string')
-  if (!isHttp(type) && misplaced.length > 0) {
+  const supported: readonly string[] = isHttp(type) ? HTTP_FIELDS : type === 'UDP-CONNECT' ? ['url_path'] : []
+  const misplaced = HTTP_FIELDS.filter(field => typeof values[field] === 'string' && !supported.includes(field))
+  if (misplaced.length > 0) {
     throw invalid(
       `A ${type} health monitor does not support ${misplaced.join(', ')}: these are for HTTP and HTTPS only.`,
     )
+  }
+  if (type === 'UDP-CONNECT' && typeof values.url_path === 'string') {
+    const exchange = readExchange(values.url_path)
+    if ('problem' in exchange) throw invalid(`The url_path of a UDP-CONNECT health monitor ${exchange.problem}.`)
   }
   if (type === 'UDP-CONNECT' && values.delay !== undefined && values.delay < least) {
     throw badRequest(`The delay of a UDP-CONNECT health monitor must be at least ${least} seconds.`)
@@ -62,7 +70,7 @@ export function completeMonitor<T extends MonitorValues>(
     ...values,
     max_retries_down: values.max_retries_down ?? values.max_retries,
     http_method: http ? (values.http_method ?? HTTP_DEFAULTS.http_method) : null,
-    url_path: http ? (values.url_path ?? HTTP_DEFAULTS.url_path) : null,
+    url_path: values.url_path ?? (http ? HTTP_DEFAULTS.url_path : null),
     expected_codes: http ? (values.expected_codes ?? HTTP_DEFAULTS.expected_codes) : null,
   }
 }

@@ -1,6 +1,7 @@
 import type { LoadBalancerSettings } from '../../options.js'
 import type { Created, Updated } from '../../schema/attributes.js'
 import { invalid } from '../../schema/faults.js'
+import { isDatagram } from '../protocols.js'
 import type { listener } from './resource.js'
 import { checkCiphers, checkTlsVersions, defaultTlsOptions, type TlsOptions, type TlsSettings } from './tls-options.js'
 
@@ -21,6 +22,7 @@ export type TlsValues = Pick<
 type Given = Updated<typeof listener.attributes>
 
 const CLIENT_FIELDS = ['client_ca_tls_container_ref', 'client_crl_container_ref', 'client_authentication'] as const
+const OPTION_FIELDS = ['tls_ciphers', 'tls_versions', 'alpn_protocols'] as const
 const CERTIFICATE_FIELDS = ['default_tls_container_ref', 'sni_container_refs', 'client_ca_tls_container_ref'] as const
 
 /** Default TLS options: those of the settings for listeners that terminate TLS, otherwise none. */
@@ -39,6 +41,7 @@ export function listenerTlsDefaults(settings: ListenerTlsSettings, protocol: str
 export function checkListenerTls(settings: ListenerTlsSettings, values: TlsValues, given: Given): void {
   const { protocol } = values
   refuseMisplacedReferences(protocol, given)
+  refuseMisplacedOptions(protocol, given)
   const hasCertificate = values.default_tls_container_ref !== null || values.sni_container_refs.length > 0
   const hasAuthority = values.client_ca_tls_container_ref !== null
   if (hasAuthority && !hasCertificate && CERTIFICATE_FIELDS.some(field => given[field] !== undefined)) {
@@ -79,6 +82,14 @@ function refuseMisplacedReferences(protocol: string, given: Given): void {
     given.client_crl_container_ref,
   ].some(isGiven)
   if (named) throw invalid(`Certificate container references are not allowed on ${protocol} protocol listeners.`)
+}
+
+/** @throws ApiError 400 for TLS options of a listener whose datagrams nobody decrypts */
+function refuseMisplacedOptions(protocol: string, given: Given): void {
+  const named = OPTION_FIELDS.filter(field => (given[field] ?? null) !== null)
+  if (isDatagram(protocol) && named.length > 0) {
+    throw invalid(`TLS options are not supported for ${protocol} listeners: ${named.join(', ')}.`)
+  }
 }
 
 function checkHsts({ protocol, hsts_max_age }: TlsValues, given: Given): void {

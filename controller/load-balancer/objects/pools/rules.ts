@@ -11,6 +11,7 @@ import {
   type TlsOptions,
   type TlsSettings,
 } from '../listeners/tls-options.js'
+import { isDatagram } from '../protocols.js'
 import type { pool } from './resource.js'
 
 export type PoolSettings = TlsSettings & Pick<LoadBalancerSettings, 'default_pool_ciphers'>
@@ -30,8 +31,15 @@ export type StoredPool = Pick<
   | keyof TlsOptions
 >
 
-/** Whether a pool's members get datagrams instead of connections from HAProxy. */
-export const isDatagram = (protocol: string): boolean => protocol === 'UDP' || protocol === 'SCTP'
+const TLS_FIELDS = [
+  'tls_enabled',
+  'tls_container_ref',
+  'ca_tls_container_ref',
+  'crl_container_ref',
+  'tls_ciphers',
+  'tls_versions',
+  'alpn_protocols',
+] as const
 
 /**
  * Checks a create body, and fills in defaults that depend on other values.
@@ -94,6 +102,10 @@ function checkPersistence(protocol: string, persistence: Persistence): void {
 
 /** @param resulting values after the update @param given values of the request */
 function checkPoolTls(settings: PoolSettings, resulting: StoredPool, given: Given): void {
+  const named = TLS_FIELDS.filter(field => (given[field] ?? false) !== false)
+  if (isDatagram(resulting.protocol) && named.length > 0) {
+    throw invalid(`TLS options are not supported for ${resulting.protocol} pools: ${named.join(', ')}.`)
+  }
   const touched = given.ca_tls_container_ref !== undefined || given.crl_container_ref !== undefined
   if (touched && resulting.crl_container_ref !== null && resulting.ca_tls_container_ref === null) {
     throw invalid('A CA certificate reference is required to specify a revocation list.')

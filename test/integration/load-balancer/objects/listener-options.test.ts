@@ -48,6 +48,13 @@ t.test('TLS of listeners', async t => {
         new RegExp(`references are not allowed on ${protocol} protocol listeners`),
       ]),
     ),
+    [{ protocol: 'UDP', tls_ciphers: null, tls_versions: null, alpn_protocols: null }, NO_TLS],
+    ...['UDP', 'SCTP'].flatMap((protocol): Row[] => [
+      [{ protocol, tls_ciphers: 'AESGCM' }, /TLS options are not supported for .* listeners: tls_ciphers/],
+      [{ protocol, tls_versions: ['TLSv1.3'], alpn_protocols: ['h2'] }, /listeners: tls_versions, alpn_protocols/],
+      [{ protocol, client_authentication: 'OPTIONAL' }, /cannot be enabled without a client CA/],
+      [{ protocol, hsts_max_age: 1 }, /HSTS feature can only be enabled for a TERMINATED_HTTPS listener/],
+    ]),
     [{ ...HTTPS, client_authentication: 'MANDATORY' }, /cannot be enabled without a client CA/],
     [{ ...HTTPS, client_crl_container_ref: REF }, /CA reference is required to specify .* revocation list/],
     [

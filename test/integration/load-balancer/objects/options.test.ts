@@ -58,7 +58,7 @@ t.test('health monitors', async t => {
     for (const protocol of POOL_PROTOCOLS) {
       const types =
         protocol === 'UDP' || protocol === 'SCTP'
-          ? ['HTTP', 'TCP', 'UDP-CONNECT', 'SCTP']
+          ? ['HTTP', 'PING', 'TCP', 'UDP-CONNECT', 'SCTP']
           : ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO']
       for (const type of MONITOR_TYPES) {
         const { id } = await made(pool({ protocol }), 'pool')
@@ -97,7 +97,12 @@ t.test('health monitors', async t => {
     ['TCP', [{ url_path: '/' }, /not support url_path/]],
     ['PING', [{ http_method: 'GET', expected_codes: '200' }, /not support http_method, expected_codes/]],
     ['UDP-CONNECT', [{ delay: 2 }, /at least 3 seconds/]],
-    ['UDP-CONNECT', [{ delay: 3 }, { delay: 3 }]],
+    ['UDP-CONNECT', [{ delay: 3 }, { delay: 3, url_path: null }]],
+    ['UDP-CONNECT', [{ url_path: '/%00ping?%80' }, { url_path: '/%00ping?%80', expected_codes: null }]],
+    ['UDP-CONNECT', [{ url_path: '/ping%2' }, /url_path of a UDP-CONNECT health monitor has a %/]],
+    ['UDP-CONNECT', [{ url_path: `/${'a'.repeat(1_025)}` }, /more than 1024 bytes/]],
+    ['UDP-CONNECT', [{ url_path: 'ping' }, /Value must be a valid URL Path string/]],
+    ['UDP-CONNECT', [{ url_path: '/', http_method: 'GET' }, /does not support http_method: /]],
   ]
   for (const [type, [body, expected]] of rows) {
     const { id } = await made(pool({ protocol: type === 'UDP-CONNECT' ? 'UDP' : 'HTTP' }), 'pool')
@@ -146,7 +151,10 @@ t.test('health monitors', async t => {
     [http.id, [{ type: 'TCP' }, /Unknown attribute for argument healthmonitor: type/]],
     [http.id, [{ pool_id: SUBNET }, /Unknown attribute for argument healthmonitor: pool_id/]],
     [udp.id, [{ delay: 1 }, /at least 3 seconds/]],
-    [udp.id, [{ url_path: '/' }, /not support url_path/]],
+    [udp.id, [{ url_path: '/a?b' }, { url_path: '/a?b' }]],
+    [udp.id, [{ url_path: '/%zz' }, /has a %/]],
+    [udp.id, [{ url_path: null }, { url_path: null }]],
+    [udp.id, [{ expected_codes: '200' }, /not support expected_codes/]],
   ]
   for (const [id, row] of updates) check(t, 'healthmonitor', await put('healthmonitor', id, row[0]), row, 200)
 })
@@ -257,6 +265,12 @@ t.test('pools: TLS towards members, and algorithms', async t => {
     [{ tls_enabled: true, tls_versions: ['TLSv9'] }, /attribute tls_versions\[0\]/],
     [{ tls_enabled: true, alpn_protocols: ['spdy'] }, /Value should be a valid ALPN protocol ID/],
     [{ tls_enabled: true, alpn_protocols: [] }, /Value should not be an empty list/],
+    [
+      { protocol: 'UDP', tls_enabled: false },
+      { tls_enabled: false, ...none },
+    ],
+    [{ protocol: 'UDP', tls_enabled: true }, /TLS options are not supported for UDP pools: tls_enabled/],
+    [{ protocol: 'SCTP', tls_container_ref: REF, tls_versions: ['TLSv1.3'] }, /: tls_container_ref, tls_versions/],
     ...['ROUND_ROBIN', 'LEAST_CONNECTIONS', 'SOURCE_IP', 'SOURCE_IP_PORT'].map(
       (lb_algorithm): Row => [{ lb_algorithm }, { lb_algorithm }],
     ),
