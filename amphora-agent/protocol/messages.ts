@@ -46,11 +46,13 @@ export type RelayRequest = z.output<typeof relayRequestSchema>
 /** How an accepted desired state took effect. */
 export type Transition = 'unchanged' | 'runtime' | 'reload' | 'start' | 'stop'
 
-/** What the machine allows HAProxy. */
+/** What the machine allows HAProxy and the kernel. */
 export type MachineLimits = {
   /** Limit of open files per process. */
   openFiles: number
   memoryBytes: number
+  /** Entries of the kernel's connection tracking. Older agents omit it. */
+  flows?: number | undefined
 }
 
 /** What the key manager did not give out, and why, as a clause. What it led to before stays in use. */
@@ -74,6 +76,8 @@ export type HelloResult = {
   leavingSeconds?: number | undefined
   /** Whether it answers on METRICS_PORT. Older agents omit it. */
   answersMetrics?: boolean | undefined
+  /** Whether it serves UDP and SCTP listeners. Older agents omit it. */
+  balancesDatagrams?: boolean | undefined
   /** What it misses of the applied state; older agents, which cannot read TLS material, omit it. */
   missing?: MissingMaterial[] | undefined
   /** The credential it was lent, while it lasts. Older agents, which take none, omit it. */

@@ -1,5 +1,6 @@
 import type { LoadBalancerTree } from '../../controller/load-balancer/tree/tree.js'
 import type { AmphoraFacts } from '../../controller/provider/amphora/rendering/facts.js'
+import { datagramCases } from './datagram-cases.js'
 import { l7Cases } from './l7-cases.js'
 import {
   aDualStackVipInterface,
@@ -20,7 +21,7 @@ export type GoldenCase = { name: string; tree: LoadBalancerTree; facts: AmphoraF
 
 /**
  * What each golden file shows. The configuration is in <name>.cfg, and in <name>.keepalived.conf for a pair; what it
- * reads for TLS is in <name>.tls.json.
+ * reads for TLS is in <name>.tls.json, and what the agent balances itself in <name>.datagrams.json.
  */
 export const goldenCases: GoldenCase[] = [
   {
@@ -171,6 +172,7 @@ export const goldenCases: GoldenCase[] = [
     }),
     tree: aTree({ ...IPV6_VIP, topology: 'ACTIVE_STANDBY' }),
   },
+  ...datagramCases,
   ...l7Cases,
   ...optionCases,
   ...tlsCases,

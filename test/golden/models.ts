@@ -193,6 +193,7 @@ export function someFacts(change: Partial<AmphoraFacts> = {}): AmphoraFacts {
     haproxyVersion: '2.6.12-1+deb12u4',
     answersMetrics: true,
     readsMaterial: true,
+    balancesDatagrams: true,
     limits: { openFiles: 18_300, memoryBytes: 24 * 1024 ** 3 },
     oldWorkers: { most: 50, memoryMib: 512 },
     logRequests: false,

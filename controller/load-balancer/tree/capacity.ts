@@ -1,9 +1,14 @@
 /** Resources of an amphora's machine, as reported by its agent. */
-export type MachineLimits = { openFiles: number; memoryBytes: number }
+export type MachineLimits = {
+  openFiles: number
+  memoryBytes: number
+  /** Entries of the kernel's connection tracking. Unknown for an older agent. */
+  flows?: number | null | undefined
+}
 
 /** Demand of a load balancer on each of its amphorae. */
 export type Demand = {
-  /** Of each enabled listener; -1 takes an equal share of what the named limits leave. */
+  /** Of each enabled listener of HAProxy; -1 takes an equal share of what the named limits leave. */
   connectionLimits: readonly number[]
   /** Number of addresses that each listener listens on. */
   vips: number

@@ -7,13 +7,20 @@ import { invalid } from '../schema/faults.js'
 import type { Resource } from '../schema/resource.js'
 import { type Presented, selectObjects } from '../schema/select.js'
 import { type Demand, type MachineLimits, shareConnections } from './capacity.js'
+import { shareFlows } from './flow-capacity.js'
 
 /** Demand of a load balancer and limits of its machines; null until one has reported its limits. */
-export type Capacity = { limits: MachineLimits | null; demand: Demand }
+export type Capacity = {
+  limits: MachineLimits | null
+  demand: Demand
+  /** Connection limits of the enabled UDP and SCTP listeners. */
+  flowLimits: readonly number[]
+}
 
 const limits = (choose: 'min' | 'max', which: string) =>
   `(SELECT json_build_object('openFiles', ${choose}((a.limits->>'openFiles')::bigint),
-                             'memoryBytes', ${choose}((a.limits->>'memoryBytes')::bigint))
+                             'memoryBytes', ${choose}((a.limits->>'memoryBytes')::bigint),
+                             'flows', ${choose}((a.limits->>'flows')::bigint))
       FROM amphora a WHERE a.limits IS NOT NULL AND ${which} HAVING count(*) > 0)`
 
 /**
@@ -22,9 +29,9 @@ const limits = (choose: 'min' | 'max', which: string) =>
  */
 const LIMITS = `coalesce(${limits('min', 'a.load_balancer_id = lb.id')}, ${limits('max', 'true')})`
 
-/** Pairs of listener and pool. A pool that no listener uses has no servers in HAProxy. */
+/** Pairs of listener and pool. A pool that no listener uses has no servers in HAProxy, and neither have UDP and SCTP. */
 const SERVED = `SELECT l.id AS listener_id, l.default_pool_id AS pool_id FROM listener l
-                 WHERE l.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete'
+                 WHERE l.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete' AND l.transport = 'tcp'
                  UNION
                 SELECT y.listener_id, y.redirect_pool_id FROM l7_policy y JOIN listener l ON l.id = y.listener_id
                  WHERE y.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete' AND ${canMatch('y')}`
@@ -34,13 +41,19 @@ const CHECKS = `SELECT count(*)::int FROM (${SERVED}) served
                   JOIN health_monitor h ON h.pool_id = p.id AND h.admin_state_up AND h.change <> 'delete'
                   JOIN member m ON m.pool_id = p.id AND m.change <> 'delete'`
 
+const connectionLimits = (which: string) =>
+  `(SELECT coalesce(json_agg(l.connection_limit), '[]'::json) FROM listener l
+     WHERE l.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete' AND ${which})`
+
 const DEMAND = `json_build_object(
-  'connectionLimits', (SELECT coalesce(json_agg(l.connection_limit), '[]'::json) FROM listener l
-                        WHERE l.load_balancer_id = lb.id AND l.admin_state_up AND l.change <> 'delete'),
+  'connectionLimits', ${connectionLimits(`l.transport = 'tcp'`)},
   'vips', 1 + jsonb_array_length(lb.additional_vips),
   'checks', (${CHECKS}))`
 
-const CAPACITY = trusted(`SELECT json_build_object('limits', ${LIMITS}, 'demand', ${DEMAND}) FROM load_balancer lb`)
+const CAPACITY = trusted(
+  `SELECT json_build_object('limits', ${LIMITS}, 'demand', ${DEMAND}, 'flowLimits', ${connectionLimits(`l.transport <> 'tcp'`)})
+     FROM load_balancer lb`,
+)
 
 /** SQL of the Capacity of a load balancer, null if the provider uses no machines; for use in other statements. */
 export const capacityOf = ({ usesMachines }: ProviderCapabilities, loadBalancerId: string): Fragment =>
@@ -52,9 +65,10 @@ export const capacityOf = ({ usesMachines }: ProviderCapabilities, loadBalancerI
  */
 export function refuseExcess(capacity: Capacity | null, more = 0): void {
   if (capacity === null || capacity.limits === null) return
-  const { limits, demand } = capacity
+  const { limits, demand, flowLimits } = capacity
   const shares = shareConnections(limits, { ...demand, checks: demand.checks + more })
-  if ('excess' in shares) throw invalid(shares.excess)
+  const excess = 'excess' in shares ? shares.excess : shareFlows(limits, flowLimits).excess
+  if (excess !== null) throw invalid(excess)
 }
 
 /**

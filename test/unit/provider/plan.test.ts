@@ -3,7 +3,7 @@ import { covers, desiredPorts } from '../../../controller/provider/amphora/plan/
 import type { ObservedAmphora } from '../../../controller/provider/amphora/plan/observation.js'
 import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Step } from '../../../controller/provider/amphora/plan/step.js'
-import { aTree, uuid } from '../../golden/models.js'
+import { aListener, aTree, uuid } from '../../golden/models.js'
 import {
   AMPHORA,
   createAmphora,
@@ -77,6 +77,20 @@ t.test('changing a load balancer', async t => {
     const amphora = createSettled(createTree({ generation: 7 }, [null]))
     const next = plan(tree, observe(amphora), facts())
     expectSteps(t, next, [['apply']])
+  })
+  await t.test('an amphora whose agent is too old for UDP is replaced before it is configured', async t => {
+    const older = createSettled(tree)
+    const listeners = [...tree.listeners, aListener(2, { protocol: 'UDP' })]
+    const grown = createTree({ generation: 9, listeners }, [null])
+    expectSteps(t, plan(grown, observe(older), facts()), [['replace-amphora']], false)
+    const tooMany = () => plan(grown, observe(older), facts({ restartsLeft: 0 }))
+    t.throws(tooMany, { code: 'agent-too-old', message: /too old to balance UDP and SCTP, and too many amphorae/ })
+    const disabled = createTree({ ...grown, listeners: listeners.map(one => ({ ...one, adminStateUp: false })) })
+    expectSteps(t, plan(disabled, observe(older), facts()), [['apply']])
+    const newer = { ...older, agent: { ...older.agent, balancesDatagrams: true } as ObservedAmphora['agent'] }
+    const next = plan(grown, observe(newer), facts())
+    expectSteps(t, next, [['apply']])
+    t.match(next.stages.flat(), [{ desired: { datagrams: { listeners: [{ id: uuid(2, 2) }] } } }])
   })
   await t.test('a member on a new network gets an interface before it is configured', async t => {
     const amphora = createSettled(tree)

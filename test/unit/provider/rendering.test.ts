@@ -2,7 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
-import { desiredSchema, type HaproxyPart } from '../../../amphora-agent/protocol/desired.js'
+import { type Desired, desiredSchema, type HaproxyPart } from '../../../amphora-agent/protocol/desired.js'
 import { shareConnections } from '../../../controller/load-balancer/tree/capacity.js'
 import type { ListenerNode, LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
@@ -32,6 +32,7 @@ for (const { name, tree, facts } of goldenCases) {
     compare(t, `${name}.cfg`, desired.haproxy?.text)
     compare(t, `${name}.keepalived.conf`, desired.keepalived?.text)
     compare(t, `${name}.tls.json`, tlsText(desired.haproxy))
+    compare(t, `${name}.datagrams.json`, datagramsText(desired))
     t.same(desiredSchema.parse(desired), desired, 'the agent’s schema accepts it unchanged')
   })
 }
@@ -370,6 +371,11 @@ function tlsText(haproxy: HaproxyPart | null): string | undefined {
   const lines = (values: readonly object[]) => values.map(value => `    ${JSON.stringify(value)}`).join(',\n')
   if (files.length === 0) return undefined
   return `{\n  "files": [\n${lines(files)}\n  ],\n  "lists": [\n${lines(lists)}\n  ]\n}\n`
+}
+
+/** What the agent balances itself, and the numbering of all objects; undefined without. */
+function datagramsText({ datagrams, objects }: Desired): string | undefined {
+  return datagrams ? `${JSON.stringify({ datagrams, objects }, null, 2)}\n` : undefined
 }
 
 const aPeer = (number: number) => ({ amphoraId: uuid(6, number), address: `203.0.113.2${number}` })

@@ -18,7 +18,7 @@ import { machineLimits } from '../plan/desired-state.js'
 import type { Observed } from '../plan/observation.js'
 import { incompleteSuccessor, restartLimitFault } from '../plan/plan-unreachable.js'
 import type { Step } from '../plan/step.js'
-import { shortageOf } from '../rendering/haproxy/haproxy-model.js'
+import { shortageOf } from '../rendering/desired.js'
 import { interfaceName } from '../rendering/keepalived/interfaces.js'
 import {
   adoptWarmAmphora,

@@ -140,6 +140,7 @@ async function observeAgent(agents: AgentConnections, target: AgentTarget): Prom
   const {
     haproxyVersion,
     answersMetrics,
+    balancesDatagrams,
     appliedGeneration,
     appliedSha256,
     holdsVip,
@@ -154,6 +155,7 @@ async function observeAgent(agents: AgentConnections, target: AgentTarget): Prom
     state: 'answers',
     haproxyVersion,
     answersMetrics,
+    balancesDatagrams,
     ...applied,
     holdsVip,
     limits,

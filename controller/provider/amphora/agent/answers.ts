@@ -22,10 +22,13 @@ const hello = z.object({
   appliedGeneration: count,
   appliedSha256: word.nullable(),
   holdsVip: z.boolean().optional(),
-  limits: z.object({ openFiles: z.int().positive(), memoryBytes: z.int().positive() }).optional(),
+  limits: z
+    .object({ openFiles: z.int().positive(), memoryBytes: z.int().positive(), flows: z.int().positive().optional() })
+    .optional(),
   drain: z.object({ ended: z.boolean(), cut: count }).nullable().default(null),
   leavingSeconds: count.optional(),
   answersMetrics: z.boolean().optional(),
+  balancesDatagrams: z.boolean().optional(),
   missing,
   credential: z.object({ scope: word, seconds: count }).nullable().optional(),
 })

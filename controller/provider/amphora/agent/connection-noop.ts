@@ -72,5 +72,6 @@ function helloOf(applied: Applied | undefined): HelloResult {
     appliedSha256: applied?.sha256 ?? null,
     drain: applied?.drains === true ? { ended: true, cut: 0 } : null,
     missing: [],
+    balancesDatagrams: true,
   }
 }

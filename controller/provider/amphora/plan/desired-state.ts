@@ -61,6 +61,7 @@ export function desiredState(
     haproxyVersion: agent.haproxyVersion,
     answersMetrics: agent.answersMetrics ?? false,
     readsMaterial: agent.missing !== undefined,
+    balancesDatagrams: agent.balancesDatagrams ?? false,
     limits: machineLimits(amphora),
     ...haproxy,
     interfaces: pluggedInterfaces(rendering, amphora),

@@ -48,6 +48,8 @@ export type ObservedAgent =
       leavingSeconds?: number | undefined
       /** Undefined from an older agent. */
       answersMetrics?: boolean | undefined
+      /** Undefined from an older agent. */
+      balancesDatagrams?: boolean | undefined
       /** What it could not read from the key manager. Undefined from an older agent, which reads nothing. */
       missing?: readonly MissingMaterial[] | undefined
       /** The credential that it was lent. Undefined from an older agent, which takes none. */

@@ -67,6 +67,13 @@ function unreachableReason(amphora: ObservedAmphora, facts: UnreachableFacts): s
     : 'An amphora cannot be reached. It is not restarted, because it may still carry traffic.'
 }
 
+/** @param lack what the agent cannot do, as a clause */
+export const olderAgentFault = (lack: string): ProvisioningFault =>
+  new ProvisioningFault(
+    'agent-too-old',
+    `The agent of an amphora is too old to ${lack}, and too many amphorae were restarted or replaced recently. The amphora is replaced later.`,
+  )
+
 export const restartLimitFault = () =>
   new ProvisioningFault(
     'restart-limit',

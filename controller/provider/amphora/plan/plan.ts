@@ -1,16 +1,18 @@
 import { referencesIn } from '../../../load-balancer/tree/certificate-references.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
+import { hasDatagrams } from '../rendering/datagrams/datagrams.js'
 import type { HaproxySettings } from '../rendering/facts.js'
 import { assignRoles, isLost, type Replacement, type RoleAssignment } from './assign-roles.js'
 import { covers, type DesiredPort, portOf } from './desired-ports.js'
 import { createRendering, desiredState, isInEffect, portsFor, type Rendering } from './desired-state.js'
-import type { Observed, ObservedAmphora } from './observation.js'
+import type { Observed, ObservedAgent, ObservedAmphora } from './observation.js'
 import { demote, demotionState, peerOf, planDemotion, removal } from './plan-demotion.js'
 import { planLeftovers } from './plan-leftovers.js'
 import {
   incompleteSuccessor,
   isHeard,
+  olderAgentFault,
   restartLimitFault,
   type UnreachableFacts,
   unreachableFault,
@@ -101,7 +103,7 @@ type Work =
 
 function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], facts: PlanFacts): Work[] {
   const { tree, observed } = rendering
-  const needsMaterial = referencesIn(tree).length > 0
+  const lacks = lackOf(tree)
   let restarts = 0
   return serving.map((amphora): Work => {
     const { id: amphoraId, machine, agent, status, silentSeconds } = amphora
@@ -127,7 +129,10 @@ function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], fact
       restarts += 1
       if (restarts <= facts.restartsLeft) return replace(amphoraId)
     }
-    if (needsMaterial && agent.state === 'answers' && agent.missing === undefined && !amphora.replacing) {
+    const lack = agent.state === 'answers' && !amphora.replacing ? lacks(agent) : null
+    if (lack !== null) {
+      restarts += 1
+      if (restarts > facts.restartsLeft) return { state: 'trouble', serves: false, fault: olderAgentFault(lack) }
       return replace(amphoraId)
     }
     const missing = desired.filter(one => !isAttached(amphora, one))
@@ -137,6 +142,18 @@ function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], fact
     return { state: 'ready', amphora }
   })
 }
+
+/** What the load balancer needs of agents that an older one cannot do, as a clause; null if there is nothing. */
+function lackOf(tree: LoadBalancerTree): (agent: Answering) => string | null {
+  const needsMaterial = referencesIn(tree).length > 0
+  const needsDatagrams = hasDatagrams(tree)
+  return agent => {
+    if (needsDatagrams && agent.balancesDatagrams !== true) return 'balance UDP and SCTP'
+    return needsMaterial && agent.missing === undefined ? 'read certificates from the key manager' : null
+  }
+}
+
+type Answering = Extract<ObservedAgent, { state: 'answers' }>
 
 const replace = (amphoraId: string): Work => ({
   state: 'build',

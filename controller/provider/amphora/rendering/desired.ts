@@ -1,9 +1,11 @@
 import { createHash } from 'node:crypto'
 import type { Desired, HaproxyPart, ObjectTable } from '../../../../amphora-agent/protocol/desired.js'
+import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
+import { flowShortage, renderDatagrams } from './datagrams/datagrams.js'
 import type { AmphoraFacts } from './facts.js'
-import { haproxyModel } from './haproxy/haproxy-model.js'
+import { connectionShortage, haproxyModel } from './haproxy/haproxy-model.js'
 import { placeVips, renderInterfaces } from './keepalived/interfaces.js'
 import { keepalivedModel } from './keepalived/keepalived-model.js'
 import { address, textOf } from './quote.js'
@@ -23,13 +25,16 @@ export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desi
   requireHaproxy(facts.haproxyVersion)
   const rendered = renderInterfaces(tree, facts)
   const interfaces = facts.isStandby ? rendered.map(nic => ({ ...nic, vips: [] })) : rendered
-  const { haproxy, objects } = renderHaproxy(tree, facts)
+  const { haproxy, objects: connected } = renderHaproxy(tree, facts)
+  const { datagrams, objects: connectionless } = renderDatagrams(tree, facts.limits)
+  const objects = facts.balancesDatagrams ? joined(connected, connectionless) : connected
   const keepalived = renderKeepalived(tree, facts)
   const { oldWorkers } = facts
   const parts = {
     loadBalancerId: tree.id,
     interfaces,
     haproxy,
+    ...(facts.balancesDatagrams && { datagrams }),
     keepalived,
     pair: renderPair(facts),
     oldWorkers,
@@ -38,6 +43,16 @@ export function renderDesired(tree: LoadBalancerTree, facts: AmphoraFacts): Desi
   const downMembers = membersOf(tree).flatMap(({ id, isDown }) => (isDown ? [id] : []))
   return { ...parts, downMembers, generation: tree.generation, fence: facts.fence, sha256: fingerprint(parts) }
 }
+
+/** Describes what the load balancer needs beyond these limits; null if it fits. Pure. */
+export const shortageOf = (tree: LoadBalancerTree, limits: MachineLimits): string | null =>
+  connectionShortage(tree, limits) ?? flowShortage(tree, limits)
+
+/** Numbers of one table follow those of the other. */
+const joined = (first: ObjectTable, second: ObjectTable): ObjectTable => ({
+  listeners: [...first.listeners, ...second.listeners],
+  pools: [...first.pools, ...second.pools],
+})
 
 const membersOf = (tree: LoadBalancerTree) => tree.pools.flatMap(({ members }) => members)
 

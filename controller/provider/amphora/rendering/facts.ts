@@ -21,6 +21,8 @@ export type AmphoraFacts = HaproxySettings & {
   answersMetrics: boolean
   /** Whether its agent reads TLS material and answers challenges. */
   readsMaterial: boolean
+  /** Whether its agent balances UDP and SCTP. */
+  balancesDatagrams: boolean
   /** Limits of its machine, which bound connections and checks. */
   limits: MachineLimits
   /** The plugged interfaces except the management interface. Exactly one has the purpose `vip`. */

@@ -13,6 +13,7 @@ import {
   HAPROXY_SOCKET_LINE,
   HAPROXY_USER,
 } from '../../../../../amphora-agent/protocol/paths.js'
+import { isDatagram } from '../../../../load-balancer/objects/protocols.js'
 import {
   type Demand,
   type MachineLimits,
@@ -80,7 +81,7 @@ export type RenderedHaproxy = {
  */
 export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): RenderedHaproxy | null {
   if (!tree.adminStateUp || tree.change === 'delete') return null
-  const listeners = tree.listeners.filter(isDesired).sort(byId)
+  const listeners = connectionListeners(tree).sort(byId)
   if (listeners.length === 0) return null
   const pools = new Map(tree.pools.filter(isDesired).map(pool => [pool.id, pool]))
 
@@ -155,10 +156,14 @@ export function haproxyModel(tree: LoadBalancerTree, facts: AmphoraFacts): Rende
   return { model, frontends, backends, tls, challenges, objects }
 }
 
-/** Describes what the load balancer needs beyond these limits; null if it fits. Pure. */
-export function shortageOf(tree: LoadBalancerTree, limits: MachineLimits): string | null {
+/** The enabled listeners whose clients HAProxy serves. */
+const connectionListeners = ({ listeners }: LoadBalancerTree): ListenerNode[] =>
+  listeners.filter(listener => isDesired(listener) && !isDatagram(listener.protocol))
+
+/** Describes what the load balancer's connections need beyond these limits; null if they fit. Pure. */
+export function connectionShortage(tree: LoadBalancerTree, limits: MachineLimits): string | null {
   const pools = new Map(tree.pools.filter(isDesired).map(pool => [pool.id, pool]))
-  const shares = shareConnections(limits, demandOf(tree, tree.listeners.filter(isDesired), pools))
+  const shares = shareConnections(limits, demandOf(tree, connectionListeners(tree), pools))
   return 'excess' in shares ? shares.excess : null
 }
 
