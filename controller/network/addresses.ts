@@ -52,6 +52,18 @@ export function contains(cidr: Cidr, address: string): boolean {
   return parsed !== null && parsed.version === cidr.version && parsed.value >= cidr.first && parsed.value <= cidr.last
 }
 
+/** The CIDRs that no other one of the list contains, each once. Leaves out what is none. */
+export function widestCidrs(list: readonly string[]): string[] {
+  const cidrs = list.flatMap(text => parseCidr(text) ?? [])
+  const isIn = (inner: Cidr, outer: Cidr) =>
+    inner.version === outer.version &&
+    inner.prefix > outer.prefix &&
+    inner.first >= outer.first &&
+    inner.last <= outer.last
+  const widest = cidrs.filter(inner => !cidrs.some(outer => isIn(inner, outer)))
+  return [...new Set(widest.map(({ text }) => text))]
+}
+
 /**
  * The first and last address a host may have. Excludes the network address (in IPv6 the subnet-router anycast address)
  * and the IPv4 broadcast address.

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
-import { existsSync, readdirSync, readlinkSync, statSync } from 'node:fs'
+import { existsSync, readlinkSync, statSync } from 'node:fs'
 import { ip, ipBatch } from '../../network/local/ip-command.js'
+import { removeNamespace } from '../../network/local/namespace.js'
 
 const DIRECTORY = '/run/netns'
 /** Longer than a start with all its commands takes. */
@@ -24,14 +25,14 @@ export function networkNamespace(name: string) {
      * @returns a process in both namespaces
      */
     make: async (): Promise<Keeper> => {
-      await remove(name, file)
+      await removeNamespace(name)
       const keeper = await keepNamespaces()
       const words = ['netns', 'attach', name, `${keeper.pid}`]
       try {
         await ip(words).catch(async error => {
           // The command of a creator that died may still have been running.
           if (!existsSync(file)) throw error
-          await remove(name, file)
+          await removeNamespace(name)
           await ip(words)
         })
         return keeper
@@ -41,7 +42,7 @@ export function networkNamespace(name: string) {
       }
     },
 
-    remove: () => remove(name, file),
+    remove: () => removeNamespace(name),
 
     /** True if a process is in it; false also if the name is gone or belongs to another namespace. */
     holds: (pid: number): boolean => {
@@ -94,17 +95,5 @@ function keepNamespaces(): Promise<Keeper> {
         ),
       ),
     )
-  })
-}
-
-/** Names of network namespaces with this prefix. */
-export function namespacesNamed(prefix: string): string[] {
-  return existsSync(DIRECTORY) ? readdirSync(DIRECTORY).filter(name => name.startsWith(prefix)) : []
-}
-
-async function remove(name: string, file: string): Promise<void> {
-  if (!existsSync(file)) return
-  await ip(['netns', 'delete', name]).catch(error => {
-    if (existsSync(file)) throw error
   })
 }

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto'
-import { existsSync } from 'node:fs'
-import { setTimeout as wait } from 'node:timers/promises'
-import { IpCommandError, interfaceAddresses, ip, ipBatch, type Link, linkNamed, links } from './ip-command.js'
+import { IpCommandError, interfaceAddresses, ipBatch, type Link, linkNamed, links } from './ip-command.js'
+import { ensureNamespace, namespaceExists, removeNamespace } from './namespace.js'
 import { guardInterface, unguardInterface } from './source-guard.js'
 
 export type HostLeg = { networkId: string; mtu: number; interfaceName: string; addresses: string[] }
@@ -18,14 +17,17 @@ export type Attachment = {
   interfaceName: string
   /** Can reach the host leg, but no other isolated interface on the network. */
   isolated?: boolean
+  /** Makes it the leg of a router: whose packets it passes on. CIDRs, or anybody's. */
+  forwards?: 'anything' | readonly string[]
 }
 
-const NAMESPACE_WAIT_MS = 500
 const MAX_ATTEMPTS = 3
 
 const hex = (id: string) => id.replaceAll('-', '').toLowerCase()
 const bridgeOf = (networkId: string) => `br${hex(networkId).slice(0, 12)}`
 const interfaceOf = (portId: string) => `p${hex(portId).slice(0, 11)}`
+const legOf = (portId: string) => `r${hex(portId).slice(0, 11)}`
+const endOf = ({ portId, forwards }: Attachment) => (forwards === undefined ? interfaceOf : legOf)(portId)
 const isUp = (link: Link) => link.flags.includes('UP')
 
 /** Derived from the leg's name, so it never changes: machines keep it in their neighbour tables across restarts. */
@@ -40,27 +42,17 @@ function legMacAddress(interfaceName: string): string {
  */
 export class Fabric {
   readonly namespace: string
+  readonly instance: string
 
   /** @param instance 4 to 6 hexadecimal digits that distinguish this installation from others on the host */
   constructor({ instance }: { instance: string }) {
+    this.instance = instance
     this.namespace = `krater-${instance}`
   }
 
   /** Creates the namespace, with its loopback up. */
-  async ensure(): Promise<void> {
-    if (this.#exists() && (await this.#answers())) return
-    // Another process may have made the file but not yet mounted the namespace on it. If not mounted in time, it died.
-    for (let waited = 0; this.#exists() && waited < NAMESPACE_WAIT_MS; waited += 50) {
-      if (await this.#answers()) return
-      await wait(50)
-    }
-    if (this.#exists()) await ip(['netns', 'delete', this.namespace]).catch(() => undefined)
-    const failure = await ip(['netns', 'add', this.namespace]).catch((error: unknown) => error)
-    for (let waited = 0; waited < NAMESPACE_WAIT_MS; waited += 50) {
-      if (await this.#answers()) return
-      await wait(50)
-    }
-    throw failure instanceof Error ? failure : new IpCommandError(`The namespace ${this.namespace} does not answer`)
+  ensure(): Promise<void> {
+    return ensureNamespace(this.namespace)
   }
 
   async ensureBridge(networkId: string, mtu: number): Promise<void> {
@@ -107,7 +99,7 @@ export class Fabric {
    * with its own MAC address and addresses only.
    */
   async attach(nic: Attachment): Promise<void> {
-    const name = interfaceOf(nic.portId)
+    const name = endOf(nic)
     let failure: IpCommandError | null = null
     if (!this.#exists()) await this.ensure()
     for (let attempt = 0; ; attempt++) {
@@ -132,20 +124,28 @@ export class Fabric {
   }
 
   /** Removes both ends at once, even while a socket with unsent data holds the machine's namespace. */
-  async detach(portId: string): Promise<void> {
-    const failure = await ipBatch(this.namespace, [`link delete dev ${interfaceOf(portId)}`])
-    if (failure !== null && (await linkNamed(this.namespace, interfaceOf(portId))) !== null) throw failure
-    if (this.#exists()) await unguardInterface(this.namespace, interfaceOf(portId))
+  detach(portId: string): Promise<void> {
+    return this.#detach(interfaceOf(portId))
+  }
+
+  /** Removes the leg of a router. @param portId the port's ID, or the first 11 digits of it */
+  detachLeg(portId: string): Promise<void> {
+    return this.#detach(legOf(portId))
   }
 
   /** IDs of ports that have an interface: only the first 11 digits if its creator was killed before the last step. */
   async attachedPorts(): Promise<string[]> {
-    return (await this.#ends()).map(portOf)
+    return (await this.#ends('p')).map(portOf)
+  }
+
+  /** IDs of ports that are a router's leg, likewise. */
+  async attachedLegs(): Promise<string[]> {
+    return (await this.#ends('r')).map(portOf)
   }
 
   /** IDs of the ports whose interface is up and on a bridge. */
   async connectedPorts(): Promise<string[]> {
-    return (await this.#ends()).filter(link => isUp(link) && link.master !== undefined).map(portOf)
+    return (await this.#ends('p')).filter(link => isUp(link) && link.master !== undefined).map(portOf)
   }
 
   /** Removes host legs, interfaces, bridges and the namespace. */
@@ -161,14 +161,12 @@ export class Fabric {
         order.map(link => `link delete dev ${link.ifname}`),
       )
     }
-    await ip(['netns', 'delete', this.namespace]).catch(error => {
-      if (this.#exists()) throw error
-    })
+    await removeNamespace(this.namespace)
   }
 
   /** Complete: the fabric's end is on the bridge and up, and the other end is in the machine, with this MAC address. */
   async #inspect(nic: Attachment): Promise<{ port: Link | null; paired: boolean; complete: boolean }> {
-    const port = await linkNamed(this.namespace, interfaceOf(nic.portId))
+    const port = await linkNamed(this.namespace, endOf(nic))
     if (port === null) return { port, paired: false, complete: false }
     const machine = await links(nic.namespace)
     const paired = machine.some(
@@ -178,21 +176,22 @@ export class Fabric {
     return { port, paired, complete: paired && finished && port.master === bridgeOf(nic.networkId) }
   }
 
-  /** The fabric's ends of interfaces. */
-  async #ends(): Promise<Link[]> {
+  async #detach(name: string): Promise<void> {
+    const failure = await ipBatch(this.namespace, [`link delete dev ${name}`])
+    if (failure !== null && (await linkNamed(this.namespace, name)) !== null) throw failure
+    if (this.#exists()) await unguardInterface(this.namespace, name)
+  }
+
+  /** The fabric's ends of interfaces, or of routers' legs. */
+  async #ends(kind: 'p' | 'r'): Promise<Link[]> {
     if (!this.#exists()) return []
-    return (await links(this.namespace)).filter(link => /^p[0-9a-f]{11}$/.test(link.ifname))
+    return (await links(this.namespace)).filter(
+      ({ ifname }) => ifname[0] === kind && /^[0-9a-f]{11}$/.test(ifname.slice(1)),
+    )
   }
 
   #exists(): boolean {
-    return existsSync(`/run/netns/${this.namespace}`)
-  }
-
-  #answers(): Promise<boolean> {
-    return ip(['-n', this.namespace, 'link', 'set', 'lo', 'up']).then(
-      () => true,
-      () => false,
-    )
+    return namespaceExists(this.namespace)
   }
 }
 

@@ -1,10 +1,31 @@
 import { runTool } from './ip-command.js'
 
+const inNamespace = (namespace: string | null, argv: readonly [string, ...string[]]): [string, ...string[]] =>
+  namespace === null ? [...argv] : ['nsenter', `--net=/run/netns/${namespace}`, ...argv]
+
 /**
  * Runs nftables commands in one transaction, in a named network namespace or, with null, the host's.
  * @throws IpCommandError with nft's error output, or after 10 s
  */
 export async function nft(namespace: string | null, commands: string): Promise<void> {
-  const nft = ['nft', '-f', '-'] as const
-  await runTool(namespace === null ? nft : ['nsenter', `--net=/run/netns/${namespace}`, ...nft], commands)
+  await runTool(inNamespace(namespace, ['nft', '-f', '-']), commands)
+}
+
+/**
+ * A table as nft prints it, without what traffic and repeated commands change: elements that hold a state, handles. Two
+ * equal texts mean that the table does the same.
+ * @param table family and name
+ * @returns null if there is none
+ */
+export async function nftTable(namespace: string, table: string): Promise<string | null> {
+  const argv = inNamespace(namespace, ['nft', '-j', 'list', 'table', ...table.split(' ')])
+  const text = await runTool(argv, '').catch(() => null)
+  return text === null ? null : JSON.stringify(JSON.parse(text), withoutState)
+}
+
+function withoutState(key: string, value: unknown): unknown {
+  if (key === 'handle') return undefined
+  if (key !== 'elem' || !Array.isArray(value)) return value
+  const lasting: unknown[] = value.filter(element => typeof element !== 'object' || !('elem' in element))
+  return lasting.length === 0 ? undefined : lasting.map(element => JSON.stringify(element)).sort()
 }

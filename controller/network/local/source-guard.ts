@@ -3,11 +3,13 @@ import { nft } from './nft-command.js'
 
 /** An interface on a bridge, and the addresses its machine may send from. */
 export type GuardedInterface = {
-  /** Name of the interface's end in the fabric; starts with `p`. */
+  /** Name of the interface's end in the fabric; starts with `p`, that of a router's leg with `r`. */
   name: string
   macAddress: string
   /** The port's addresses, and the VIPs it may hold. */
   addresses: readonly string[]
+  /** For a router's leg: whose packets it passes on, besides its own. CIDRs, or anybody's. */
+  forwards?: 'anything' | readonly string[]
 }
 
 const TABLE = 'bridge krater'
@@ -27,6 +29,7 @@ export async function guardInterface(namespace: string, nic: GuardedInterface): 
 flush chain ${TABLE} from_ports
 add rule ${TABLE} from_ports iifname vmap @ports
 add rule ${TABLE} from_ports iifname "p*" drop
+add rule ${TABLE} from_ports iifname "r*" drop
 add chain ${TABLE} ${nic.name}
 flush chain ${TABLE} ${nic.name}
 ${rulesOf(nic)
@@ -53,11 +56,13 @@ delete chain ${TABLE} ${name}
 }
 
 /** The last rule drops whatever the others do not accept. Pure. */
-function rulesOf({ macAddress, addresses }: GuardedInterface): string[] {
+function rulesOf({ macAddress, addresses, forwards }: GuardedInterface): string[] {
   const own4 = addresses.filter(address => !address.includes(':'))
   const own6 = [...addresses.filter(address => address.includes(':')), linkLocal(macAddress)]
   const targets = own6.map(hexOf).join(', ')
   return [
+    // The kernel looks behind a VLAN tag, so the rules below would let a tagged frame pass to a VLAN of its choice.
+    'ether type { 8021q, 8021ad } drop',
     `ether saddr != ${macAddress} drop`,
     ...(own4.length === 0
       ? []
@@ -72,7 +77,20 @@ function rulesOf({ macAddress, addresses }: GuardedInterface): string[] {
     `ip6 saddr { ${own6.join(', ')} } accept`,
     `ip6 saddr :: icmpv6 type nd-neighbor-solicit @th,64,128 { ${targets} } accept`,
     'ip6 saddr :: icmpv6 type { nd-router-solicit, mld-listener-report, mld2-listener-report } accept',
+    ...(forwards === undefined ? [] : forwardingRules(forwards)),
     'drop',
+  ]
+}
+
+/** VRRP stays on its network: nobody may send it as an amphora by way of a router. */
+function forwardingRules(forwards: 'anything' | readonly string[]): string[] {
+  if (forwards === 'anything') return ['meta l4proto 112 drop', 'meta protocol { ip, ip6 } accept']
+  const four = forwards.filter(cidr => !cidr.includes(':'))
+  const six = forwards.filter(cidr => cidr.includes(':'))
+  return [
+    'meta l4proto 112 drop',
+    ...(four.length === 0 ? [] : [`ip saddr { ${four.join(', ')} } accept`]),
+    ...(six.length === 0 ? [] : [`ip6 saddr { ${six.join(', ')} } accept`]),
   ]
 }
 
