@@ -204,7 +204,7 @@ t.test('a tree created in one request', async t => {
     t.equal(
       (
         await api.ask('POST', '/v2/lbaas/loadbalancers', {
-          loadbalancer: { ...tree, listeners: [{ protocol: 'SCTP', protocol_port: 81 }] },
+          loadbalancer: { ...tree, pools: [...tree.pools, { ...tree.pools[0], name: 'old', tls_versions: ['SSLv3'] }] },
         })
       ).status,
       501,

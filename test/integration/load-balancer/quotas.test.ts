@@ -425,6 +425,22 @@ t.test('a configuration too large for an amphora is refused before it is stored,
     t.equal((await put(`healthmonitors/${monitorId}`, { healthmonitor: { admin_state_up } })).status, status)
   }
 
+  await api
+    .database('amphora')
+    .where({ load_balancer_id: id })
+    .update({ limits: JSON.stringify(largest) })
+  const flows = (protocol_port: number, connection_limit: number) =>
+    listen(protocol_port, connection_limit, { protocol: 'UDP' })
+  t.equal((await flows(11, 58_000)).status, 201, 'flows do not share with connections')
+  t.match(await flows(12, 983), { status: 400, body: { faultstring: /limits of 58983 in all for UDP and SCTP/ } })
+  t.equal((await flows(12, -1)).status, 201)
+  t.match(await listen(13, 883, { protocol: 'SCTP' }), { status: 400, body: { faultstring: /58882 in all fit/ } })
+  await api
+    .database('amphora')
+    .where({ load_balancer_id: id })
+    .update({ limits: JSON.stringify({ ...largest, flows: 262_144 }) })
+  t.equal((await listen(13, 883, { protocol: 'SCTP' })).status, 201, 'what an amphora reports counts')
+
   async function listenerAt(port: number): Promise<string> {
     const { body } = await api.ask('GET', `/v2/lbaas/listeners?load_balancer_id=${id}&protocol_port=${port}`)
     return (body.listeners as { id: string }[])[0]?.id ?? ''

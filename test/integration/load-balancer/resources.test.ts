@@ -121,7 +121,7 @@ t.test('resources', async t => {
         { loadbalancer_id: lb, protocol: 'HTTP', protocol_port: 81, default_pool_id: NOWHERE, default_pool: nested },
         400,
       ],
-      [{ loadbalancer_id: lb, protocol: 'UDP', protocol_port: 81 }, 501],
+      [{ loadbalancer_id: lb, protocol: 'UDP', protocol_port: 81, default_pool: nested }, 400],
       [{ loadbalancer_id: lb, protocol: 'GOPHER', protocol_port: 81 }, 400],
       [{ loadbalancer_id: lb, protocol: 'TCP', protocol_port: 81, insert_headers: { 'X-Forwarded-For': 'true' } }, 400],
       [
@@ -170,7 +170,7 @@ t.test('resources', async t => {
         400,
         /'TCP' is invalid while the listener protocol is 'HTTP'/,
       ],
-      [{ ...valid, loadbalancer_id: lb, protocol: 'UDP' }, 501, /requested option: Pool protocol 'UDP'/],
+      [{ ...valid, loadbalancer_id: lb, tls_versions: ['SSLv3'] }, 501, /requested option: Pool tls_versions/],
       [{ ...valid, loadbalancer_id: lb, session_persistence: { type: 'NONE' } }, 400, /session_persistence.type/],
       [{ ...valid, loadbalancer_id: lb, protocol: 'TERMINATED_HTTPS' }, 400, /one of/],
     ] as const

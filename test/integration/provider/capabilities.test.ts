@@ -1,4 +1,4 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
@@ -8,7 +8,7 @@ import { amphoraCapabilities } from '../../../controller/provider/amphora/capabi
 import { desiredPorts } from '../../../controller/provider/amphora/plan/desired-ports.js'
 import { renderDesired } from '../../../controller/provider/amphora/rendering/desired.js'
 import { idIn, type Json, type JsonValue } from '../../support/clients/json-answers.js'
-import { SUBNET, startTestApi } from '../../support/clients/load-balancer-api.js'
+import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { REF } from '../../support/inputs/load-balancer-options.js'
 import { factsFor, wholeTree, withPlainIds } from '../../support/worlds/injection-scene.js'
 
@@ -145,6 +145,7 @@ const TRIALS: Readonly<Record<string, Trial>> = {
   'member.subnet_id': { values: [null, SUBNET.replace('1', '3')] },
   'member.monitor_address': { values: [null, '192.0.2.12'] },
   'member.monitor_port': { values: [null, 81] },
+  'healthmonitor.type': { values: ['HTTP', 'HTTPS', 'PING', 'TCP', 'TLS-HELLO'] },
   'healthmonitor.delay': { values: [5, 6] },
   'healthmonitor.timeout': { values: [3, 4] },
   'healthmonitor.max_retries': { values: [2, 3], body: max_retries => ({ max_retries, max_retries_down: 2 }) },
@@ -191,6 +192,65 @@ const TRIALS: Readonly<Record<string, Trial>> = {
   'rule.value': { values: ['/a', '/b'] },
 }
 
+/** The objects around one with an attribute to try, where the kernel balances and not HAProxy. */
+const DATAGRAMS = {
+  listeners: { protocol: 'UDP', protocol_port: 53, l7policies: [] },
+  pools: { protocol: 'UDP' },
+  healthmonitors: { type: 'UDP-CONNECT' },
+}
+
+const UDP_POOL = { ...POOL, protocol: 'UDP' }
+const SOURCE_IP = { type: 'SOURCE_IP' }
+
+/** The same for UDP and SCTP listeners, and what they use. */
+const DATAGRAM_TRIALS: Readonly<Record<string, Trial>> = {
+  'listener.protocol': {
+    values: ['UDP', 'SCTP'],
+    body: protocol => ({ protocol, default_pool: { ...POOL, protocol } }),
+  },
+  'listener.protocol_port': { values: [53, 54] },
+  'listener.connection_limit': { values: [null, 0, 5] },
+  'listener.default_pool_id': { values: [null, UDP_POOL], body: default_pool => ({ default_pool }) },
+  'listener.timeout_client_data': { values: [null, 0, 9_000] },
+  'listener.allowed_cidrs': { values: [null, ['192.0.2.0/24']] },
+  'listener.admin_state_up': {},
+  'pool.admin_state_up': {},
+  'pool.lb_algorithm': {},
+  'pool.session_persistence': {
+    values: [
+      null,
+      SOURCE_IP,
+      { ...SOURCE_IP, persistence_timeout: 9 },
+      { ...SOURCE_IP, persistence_granularity: '255.255.255.0' },
+    ],
+  },
+  'member.address': { values: ['192.0.2.10', '192.0.2.11'] },
+  'member.protocol_port': { values: [80, 90] },
+  'member.weight': { values: [null, 0, 7] },
+  'member.backup': {},
+  'member.admin_state_up': {},
+  'member.monitor_address': { values: [null, '192.0.2.12'] },
+  'member.monitor_port': { values: [null, 81] },
+  'member.subnet_id': { values: [null, SUBNET.replace('1', '3')] },
+  'healthmonitor.admin_state_up': {},
+  'healthmonitor.type': { values: ['UDP-CONNECT', 'SCTP', 'TCP', 'HTTP', 'PING'] },
+  'healthmonitor.delay': { values: [5, 6] },
+  'healthmonitor.timeout': { values: [3, 4] },
+  'healthmonitor.max_retries': { values: [2, 3], body: max_retries => ({ max_retries, max_retries_down: 2 }) },
+  'healthmonitor.max_retries_down': { values: [null, 3] },
+  'healthmonitor.url_path': { values: [null, '/', '/ping', '/ping?pong'] },
+  'healthmonitor.http_method': { values: ['GET', 'HEAD'], body: http_method => ({ type: 'HTTP', http_method }) },
+  'healthmonitor.expected_codes': {
+    values: ['200', '204'],
+    body: expected_codes => ({ type: 'HTTP', expected_codes }),
+  },
+  'healthmonitor.http_version': { values: [1, 1.1], body: http_version => ({ type: 'HTTP', http_version }) },
+  'healthmonitor.domain_name': {
+    values: [null, 'a.example'],
+    body: domain_name => ({ type: 'HTTP', domain_name, http_version: 1.1 }),
+  },
+}
+
 const NAMES = 'people read it, no machine does'
 const OWNER = 'the owner; the log names the load balancer’s, and children follow their parent'
 const PLACE = 'the parent of the object, tested with the object’s other attributes'
@@ -224,22 +284,16 @@ function effectOf(tree: LoadBalancerTree): string {
     ({ subnetId }) => (subnetId === null ? [] : [noopSubnet(subnetId, '')]),
   )
   // the text and what it cannot express; the list of servers is only for changes while HAProxy runs
-  const { haproxy, interfaces } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
+  const { haproxy, datagrams, interfaces } = renderDesired({ ...plain, topology: 'SINGLE' }, factsFor(plain))
   const ports = desiredPorts(tree, subnets, 'a').map(({ request }) => request.fixedIps)
   const delays = haproxy?.backends.map(({ deregistrationDelay }) => deregistrationDelay)
-  return JSON.stringify([haproxy?.text, haproxy?.tls, delays, interfaces, ports])
+  return JSON.stringify([haproxy?.text, haproxy?.tls, delays, datagrams, interfaces, ports])
 }
 
 t.test('every option offered for amphorae changes the rendered state, or is listed here with the reason', async t => {
   const api = await startTestApi({ providers: ['amphora'], quota: { loadbalancer: -1 } })
   t.teardown(api.stop)
-  const effectOfBody = async (collection: string, body: Json): Promise<string> => {
-    const reply = await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: wholeTree(collection, body) })
-    if (reply.status !== 201) throw new Error(`${JSON.stringify(body)}: ${reply.status} ${reply.text}`)
-    const tree = await readTree(api.database, idIn(reply, 'loadbalancer'))
-    if (tree === null) throw new Error('The load balancer is gone')
-    return effectOf(tree)
-  }
+  const effectOfBody = (collection: string, body: Json) => effectOfTree(api, wholeTree(collection, body))
   t.equal(await effectOfBody('', {}), await effectOfBody('', {}), 'equal requests render equally')
   const unused = new Set([...Object.keys(TRIALS), ...Object.keys(WITHOUT_EFFECT)])
   for (const collection of KINDS) {
@@ -261,20 +315,49 @@ t.test('every option offered for amphorae changes the rendered state, or is list
       const values: readonly JsonValue[] =
         trial.values ?? (choices ?? []).filter(choice => offered === undefined || offered.includes(choice))
       if (offered !== undefined && offered.length <= 1 && trial.values === undefined) continue
-      await t.test(key, async t => {
-        t.ok(values.length > 1, 'there are values to try')
-        const effects = new Map<string, JsonValue>()
-        for (const value of values) {
-          const body = trial.body?.(value) ?? { [name]: value }
-          const effect = await effectOfBody(trial.on ?? collection, body)
-          t.notOk(
-            effects.has(effect),
-            `${JSON.stringify(value)} renders differently from ${JSON.stringify(effects.get(effect))}`,
-          )
-          effects.set(effect, value)
-        }
-      })
+      await t.test(key, t =>
+        differ(t, values, value => effectOfBody(trial.on ?? collection, trial.body?.(value) ?? { [name]: value })),
+      )
     }
   }
   t.same([...unused], [], 'the tables name only existing attributes')
 })
+
+t.test('options of UDP and SCTP change the rendered state too', async t => {
+  const api = await startTestApi({ providers: ['amphora'], quota: { loadbalancer: -1 } })
+  t.teardown(api.stop)
+  for (const [key, trial] of Object.entries(DATAGRAM_TRIALS)) {
+    const [singular = '', name = ''] = key.split('.')
+    const [collection = '', described] =
+      Object.entries(RESOURCES).find(([, { resource }]) => resource.singular === singular) ?? []
+    const type = described?.resource.attributes[name]?.type
+    const values = trial.values ?? type?.jsonSchema.enum ?? [false, true]
+    await t.test(key, t =>
+      differ(t, values as JsonValue[], value =>
+        effectOfTree(api, wholeTree(collection, trial.body?.(value) ?? { [name]: value }, DATAGRAMS)),
+      ),
+    )
+  }
+})
+
+async function effectOfTree(api: TestApi, loadbalancer: Json): Promise<string> {
+  const reply = await api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer })
+  if (reply.status !== 201) throw new Error(`${JSON.stringify(loadbalancer)}: ${reply.status} ${reply.text}`)
+  const tree = await readTree(api.database, idIn(reply, 'loadbalancer'))
+  if (tree === null) throw new Error('The load balancer is gone')
+  return effectOf(tree)
+}
+
+/** Every value has another effect. */
+async function differ(t: Test, values: readonly JsonValue[], effectOfValue: (value: JsonValue) => Promise<string>) {
+  t.ok(values.length > 1, 'there are values to try')
+  const effects = new Map<string, JsonValue>()
+  for (const value of values) {
+    const effect = await effectOfValue(value)
+    t.notOk(
+      effects.has(effect),
+      `${JSON.stringify(value)} renders differently from ${JSON.stringify(effects.get(effect))}`,
+    )
+    effects.set(effect, value)
+  }
+}

@@ -260,7 +260,6 @@ t.test('the amphora provider has TLS, and a valid option that it lacks is 501', 
     body: { faultstring: `Provider 'amphora' does not support a requested option: Listener ${reason}` },
   })
   const gap = lacks('tls_versions leaves out TLSv1.2 between others, which HAProxy cannot')
-  t.match(await listener({ protocol: 'UDP' }), lacks(`protocol 'UDP'`))
   t.match(await listener({ ...HTTPS, tls_versions: ['TLSv1.3', 'TLSv1.1'] }), gap)
   t.match(
     await listener({ ...HTTPS, tls_versions: ['SSLv3'] }),
