@@ -4,6 +4,8 @@ import { dirname } from 'node:path'
 import { createHandler } from './answers.js'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
+import { DatagramBalancer } from './datagrams/balancer.js'
+import type { MemberMonitors } from './datagrams/member-states.js'
 import { Handovers } from './handover/handover.js'
 import { StickTables } from './handover/stick-tables.js'
 import { Drain } from './haproxy/drain.js'
@@ -78,6 +80,14 @@ async function startHelpers(boot: Boot, alarms: CertificateAlarms, log: Log): Pr
   }
 }
 
+/** Members are not probed: all that are not disabled serve. */
+const WITHOUT_MONITORS: MemberMonitors = {
+  isUp: () => null,
+  failedCheck: () => null,
+  watch: () => {},
+  close: async () => {},
+}
+
 /** The parts of the agent, wired together. */
 class Agent {
   readonly #log: Log
@@ -95,6 +105,7 @@ class Agent {
   readonly #responses: Responses
   readonly #tls: Tls
   readonly #drain: Drain
+  readonly #datagrams: DatagramBalancer
   readonly #parts: Parts
   readonly #sender: Sender
   readonly #handovers: Handovers
@@ -136,12 +147,18 @@ class Agent {
       onClosed: this.#repairs.noteClosed,
       log,
     })
+    this.#datagrams = new DatagramBalancer({
+      monitors: WITHOUT_MONITORS,
+      onDrift: () => this.#reconciler?.requestDatagramsCheck(),
+      log,
+    })
     this.#parts = {
       store: this.#store,
       haproxy: this.#haproxy,
       drain: this.#drain,
       knownDown: this.#knownDown,
       keepalived: this.#keepalived,
+      datagrams: this.#datagrams,
       tls: this.#tls,
       responses: this.#responses,
       log,
@@ -187,6 +204,7 @@ class Agent {
     this.#handovers.close()
     this.#haproxy.close()
     this.#keepalived.close()
+    await this.#datagrams.close()
     await this.#monitor.stop()
     await this.#sender.close()
     await this.#stopHelpers()

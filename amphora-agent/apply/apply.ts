@@ -1,3 +1,4 @@
+import type { DatagramBalancer } from '../datagrams/balancer.js'
 import { updateChallenges } from '../haproxy/challenges.js'
 import type { Drain } from '../haproxy/drain.js'
 import { type Haproxy, HaproxyFailure } from '../haproxy/haproxy.js'
@@ -31,6 +32,7 @@ export type Parts = {
   drain: Drain
   knownDown: KnownDown
   keepalived: Keepalived
+  datagrams: DatagramBalancer
   tls: Tls
   responses: Responses
   log: Log
@@ -102,6 +104,7 @@ export async function resume(parts: Parts): Promise<void> {
     const network = await planNetwork(confirmed, confirmed)
     await guard(confirmed.pair)
     await addMissing(network, confirmed, confirmed, log)
+    await parts.datagrams.apply(confirmed)
     await transitionTo(parts, confirmed.haproxy, confirmed.haproxy)
     await runKeepalived(keepalived, confirmed, confirmed)
   } catch (error) {
@@ -129,20 +132,20 @@ async function prepare(
   before: Desired | null,
 ): Promise<Pick<Change, 'network' | 'headStart' | 'isChecked'>> {
   const { log } = parts
-  const onlyHaproxy = before !== null && isSameExceptHaproxy(before, desired)
-  const isChecked = !onlyHaproxy || !changesOnlyFiles(parts, before.haproxy, desired.haproxy)
-  const headStart = onlyHaproxy ? await startAhead(parts, before.haproxy, desired.haproxy) : null
+  const onlyBalancing = before !== null && hasSameNetwork(before, desired)
+  const isChecked = !onlyBalancing || !changesOnlyFiles(parts, before.haproxy, desired.haproxy)
+  const headStart = onlyBalancing ? await startAhead(parts, before.haproxy, desired.haproxy) : null
   try {
     const named = async () =>
       nameInterfaces(await planPluggedInterfaces(desired, before), desired, withVipInterfacesOnly(before), log)
     // Leave repairs of the network to the reconciler: reading the network waits for any change of a network on the
     // host.
-    const leavesNetwork = onlyHaproxy && before.sha256 !== desired.sha256
+    const leavesNetwork = onlyBalancing && before.sha256 !== desired.sha256
     const [network] = await Promise.all([
       leavesNetwork ? NO_CHANGE : named(),
       ...(isChecked ? [checkHaproxyFile(staged)] : []),
     ])
-    if (!onlyHaproxy) await checkKeepalivedFile(staged)
+    if (!onlyBalancing) await checkKeepalivedFile(staged)
     return { network, headStart, isChecked }
   } catch (error) {
     if (headStart !== null) {
@@ -235,6 +238,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     const guardChanges = how === 'reload' || !isSamePair(before, desired)
     if (guardChanges && desired.pair !== null) await guard(desired.pair)
     const present = await addMissing(network, desired, withVipInterfacesOnly(before), log)
+    const datagramsChanged = await parts.datagrams.apply(desired)
     const forced = how === 'reload' && desired.haproxy !== null && haproxy.pid() !== null
     const outcome = forced
       ? await reload(parts, before?.haproxy ?? null, desired.haproxy, 'an apply was interrupted')
@@ -252,7 +256,7 @@ async function takeEffect(parts: Parts, staged: Staged, change: Change): Promise
     store.confirm(staged)
     parts.tls.prune([staged.path])
     keepState(desired)
-    const changed = guardChanges || keepalivedChanged || !isEmpty(network)
+    const changed = guardChanges || keepalivedChanged || datagramsChanged || !isEmpty(network)
     return outcome.transition === 'unchanged' && changed ? { transition: 'runtime', reason: '' } : outcome
   } catch (error) {
     log.error(`generation ${desired.generation} failed: ${describe(error)}`)
@@ -286,6 +290,7 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
     const former = before === null ? failed : withVipInterfacesOnly(failed)
     const plan = await planNetwork(before, former)
     const network = before === null ? plan : await addMissing(plan, before, former, log)
+    await parts.datagrams.apply(before)
     if (before?.haproxy) {
       if (haproxy.pid() === null) await haproxy.start(serverStateFile(null, before.haproxy, parts.knownDown.keys()))
       else await reload(parts, failed.haproxy, before.haproxy, 'rolling back')
@@ -300,9 +305,10 @@ async function rollBack(parts: Parts, failed: Desired, before: Desired | null): 
   }
 }
 
-/** Whether all but HAProxy's part is the same: interfaces, keepalived and peers. */
-function isSameExceptHaproxy(one: Desired, other: Desired): boolean {
-  const beside = ({ interfaces, keepalived, pair }: Desired) => JSON.stringify([interfaces, keepalived?.sha256, pair])
+/** Whether all but the balancing is the same: interfaces, keepalived and peers. */
+function hasSameNetwork(one: Desired, other: Desired): boolean {
+  const beside = ({ interfaces, keepalived, pair, datagrams }: Desired) =>
+    JSON.stringify([interfaces, keepalived?.sha256, pair, Boolean(datagrams)])
   return beside(one) === beside(other)
 }
 

@@ -1,4 +1,5 @@
 import { familyOf, networkOf } from '../network/address.js'
+import { FORWARDED_MARK, TUNNEL_MARK as MARK } from '../network/marks.js'
 import type { IpCommand } from '../network/plan-interfaces.js'
 import type { Handover } from '../protocol/handover.js'
 
@@ -15,7 +16,6 @@ const MAC = { leaving: '02:00:00:00:00:01', 'taking-over': '02:00:00:00:00:02' }
  * The other end of the tunnel. Nothing answers ARP or NDP for these addresses; the neighbour entries are permanent.
  */
 const NEXT_HOP = { 4: '169.254.0.1', 6: 'fe80::1' } as const
-const MARK = '0x6b72'
 const TUNNEL_TABLE = 350
 export const TUNNEL_PRIORITY = 40
 /** Ahead of the VIPs' rules, which are removed when the VIP moves. */
@@ -123,15 +123,15 @@ function takingOverRules({ interface: device, vips }: Handover): string {
 }
 
 /**
- * Only the other amphora can use the tunnel and reach the stick tables, and only the handover's packets are
- * forwarded.
+ * Only the other amphora can use the tunnel and reach the stick tables, and only the handover's packets and flows of UDP
+ * and SCTP listeners are forwarded.
  */
 function tunnelGuard({ own, peer }: Handover): string {
   const ip = nftFamily(own)
   const ports = [`udp dport ${TUNNEL_PORT}`, `tcp dport ${TABLES_PORT}`]
   return (
     chain('input', ports.map(port => `    ${ip} daddr ${own} ${port} ${ip} saddr != ${peer} drop\n`).join('')) +
-    chain('forward', `    meta mark != ${MARK} drop\n`)
+    chain('forward', `    meta mark != { ${MARK}, ${FORWARDED_MARK} } drop\n`)
   )
 }
 

@@ -39,6 +39,7 @@ export async function planNetwork(
     observed ?? (await observeNetwork()),
     (former?.interfaces ?? []).map(({ name }) => name),
     desired?.keepalived ? 'keepalived' : 'us',
+    Boolean(desired?.datagrams),
   )
 }
 

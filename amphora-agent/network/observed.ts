@@ -18,14 +18,14 @@ export type Observed = {
   }[]
   /** Destinations of the routes in the main table that the kernel created, one for each address. */
   connected: { device: string; destination: string }[]
-  /** Rules by source address. */
-  rules: { family: 4 | 6; priority: number; source: string; table: string }[]
+  /** Rules by source address, or by mark. */
+  rules: ({ family: 4 | 6; priority: number; table: string } & ({ source: string } | { mark: string }))[]
 }
 
 type Link = { ifname: string; address?: string; mtu: number; flags: string[] }
 type Address = Link & { addr_info: { family: string; local?: string; prefixlen: number; scope: string }[] }
 type Route = { dst: string; gateway?: string; dev?: string; table?: string; protocol?: string; prefsrc?: string }
-type Rule = { priority: number; src?: string; table?: string }
+type Rule = { priority: number; src?: string; table?: string; fwmark?: string }
 
 export async function observeLinks(): Promise<Observed['links']> {
   const [links = []] = await show<[Link[]]>([], ['link show'])
@@ -84,8 +84,13 @@ export async function observeNetwork(): Promise<Observed> {
     ),
     rules: perFamily.flatMap(({ family, rules }) =>
       rules
-        .filter(({ src }) => src !== undefined && src !== 'all')
-        .map(({ priority, src, table }) => ({ family, priority, source: src ?? '', table: table ?? 'main' })),
+        .filter(({ src, fwmark }) => fwmark !== undefined || (src !== undefined && src !== 'all'))
+        .map(({ priority, src, table, fwmark }) => ({
+          family,
+          priority,
+          table: table ?? 'main',
+          ...(fwmark === undefined ? { source: src ?? '' } : { mark: fwmark }),
+        })),
     ),
   }
 }

@@ -1,5 +1,6 @@
 import type { Interface } from '../protocol/desired.js'
 import { canonical, familyOf, networkOf } from './address.js'
+import { isReplyMark, replyMark } from './marks.js'
 import type { Observed } from './observed.js'
 
 /** One line for `ip -batch`. */
@@ -21,12 +22,16 @@ export type InterfacePlan = {
   announce: string[]
 }
 
+type VipHolder = 'us' | 'keepalived'
+
 export const NO_CHANGE: InterfacePlan = { renames: [], links: [], additions: [], removals: [], announce: [] }
 
 /** Routing tables of VIPs: one each, in this range. */
 const FIRST_TABLE = 100
 const LAST_TABLE = 299
 const RULE_PRIORITY = 100
+/** keepalived's table of the first VIP, as the controller renders it. */
+const FIRST_KEEPALIVED_TABLE = 1
 
 /**
  * Plans the way from the observed interfaces to the desired ones. The interfaces belong to us entirely: addresses,
@@ -34,16 +39,19 @@ const RULE_PRIORITY = 100
  * their routes and rules, and the plan leaves them alone.
  * @param former names of interfaces of an earlier configuration; those no longer desired lose everything
  * @param vipsHeldBy who adds the VIPs to the interfaces
+ * @param forwards whether packets are forwarded to members: their replies find a VIP's routes by a mark, since they have
+ *   the VIP as their source only after that
  */
 export function planInterfaces(
   desired: readonly Interface[],
   observed: Observed,
   former: readonly string[],
-  vipsHeldBy: 'us' | 'keepalived',
+  vipsHeldBy: VipHolder,
+  forwards: boolean,
 ): InterfacePlan {
   const { renames, nameOf } = planNames(desired, observed.links)
   const named = applyNames(observed, device => nameOf.get(device) ?? device)
-  const targets = desired.map(iface => planTarget(iface, desired, vipsHeldBy))
+  const targets = desired.map(iface => planTarget(iface, desired, vipsHeldBy, forwards))
   const keepalivedVips = vipsHeldBy === 'keepalived' ? desired.flatMap(({ vips }) => vips) : []
   const addresses = planAddresses(targets, named)
   return {
@@ -111,6 +119,9 @@ function planRoutes(targets: readonly Target[], observed: Observed): IpCommand[]
 
 const isOurTable = (table: string): boolean => Number(table) >= FIRST_TABLE && Number(table) <= LAST_TABLE
 
+const isOurs = (rule: Observed['rules'][number]): boolean =>
+  'mark' in rule ? isReplyMark(rule.mark) : isOurTable(rule.table)
+
 /** Removes our rules, routes and addresses that are not desired. */
 function planRemovals(
   targets: readonly Target[],
@@ -120,7 +131,7 @@ function planRemovals(
   const keysOf = (kind: 'addresses' | 'routes' | 'rules') =>
     new Set(targets.flatMap(target => target[kind].map(({ key }) => key)))
   const desired = { addresses: keysOf('addresses'), routes: keysOf('routes'), rules: keysOf('rules') }
-  const rules = observed.rules.filter(rule => isOurTable(rule.table) && !desired.rules.has(ruleKey(rule)))
+  const rules = observed.rules.filter(rule => isOurs(rule) && !desired.rules.has(ruleKey(rule)))
   const routes = observed.routes.filter(
     route =>
       ours.has(route.device) &&
@@ -134,9 +145,9 @@ function planRemovals(
       !keepalivedVips.has(canonical(found.address)),
   )
   return [
-    ...rules.map(({ family, source, table, priority }) => ({
-      family,
-      line: `rule del from ${source} table ${table} priority ${priority}`,
+    ...rules.map(rule => ({
+      family: rule.family,
+      line: `rule del ${'mark' in rule ? `fwmark ${rule.mark}` : `from ${rule.source}`} table ${rule.table} priority ${rule.priority}`,
     })),
     ...routes.map(({ family, destination, gateway, device, table }) => ({
       family,
@@ -180,7 +191,7 @@ type Target = {
   rules: (IpCommand & { key: string })[]
 }
 
-function planTarget(iface: Interface, all: readonly Interface[], vipsHeldBy: 'us' | 'keepalived'): Target {
+function planTarget(iface: Interface, all: readonly Interface[], vipsHeldBy: VipHolder, forwards: boolean): Target {
   const { name: device } = iface
   const target: Target = { device, addresses: [], routes: [], rules: [] }
   for (const cidr of iface.addresses) {
@@ -197,9 +208,10 @@ function planTarget(iface: Interface, all: readonly Interface[], vipsHeldBy: 'us
   for (const { destination, gateway } of iface.routes) {
     target.routes.push(route({ device, destination, gateway, table: 'main', source: null }, false))
   }
+  const order = all.flatMap(({ vips }) => vips)
+  if (forwards) target.rules.push(...iface.vips.map(vip => replyRule(vip.address, order.indexOf(vip), vipsHeldBy)))
   if (vipsHeldBy === 'keepalived') return target
 
-  const order = all.flatMap(({ vips }) => vips)
   for (const vip of iface.vips) {
     const family = familyOf(vip.address)
     const prefix = family === 4 ? 32 : 128
@@ -228,6 +240,18 @@ function planTarget(iface: Interface, all: readonly Interface[], vipsHeldBy: 'us
     })
   }
   return target
+}
+
+function replyRule(vip: string, index: number, vipsHeldBy: VipHolder): IpCommand & { key: string } {
+  const family = familyOf(vip)
+  const table = String((vipsHeldBy === 'us' ? FIRST_TABLE : FIRST_KEEPALIVED_TABLE) + index)
+  const mark = replyMark(index)
+  return {
+    key: ruleKey({ family, priority: RULE_PRIORITY, mark, table }),
+    family,
+    line: `rule add fwmark ${mark} table ${table} priority ${RULE_PRIORITY}`,
+    essential: true,
+  }
 }
 
 function connectedRoute(device: string, cidr: string): (IpCommand & { key: string }) | null {
@@ -269,6 +293,8 @@ function routeKey({ device, destination, gateway, table }: RouteFacts): string {
   return [device, networkOf(destination), gateway === null ? '-' : canonical(gateway), table].join(' ')
 }
 
-function ruleKey({ family, priority, source, table }: Observed['rules'][number]): string {
-  return [family, priority, canonical(source.split('/')[0] ?? ''), table].join(' ')
+function ruleKey(rule: Observed['rules'][number]): string {
+  const { family, priority, table } = rule
+  const selector = 'mark' in rule ? `mark ${rule.mark}` : canonical(rule.source.split('/')[0] ?? '')
+  return [family, priority, selector, table].join(' ')
 }

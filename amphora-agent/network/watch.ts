@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process'
+import { createInterface } from 'node:readline'
 import type { Log } from '../log/log.js'
 import type { Repairs } from '../log/repairs.js'
 import { findByArgument, isSuspended, killIfRunning } from '../process/process-table.js'
@@ -20,11 +21,20 @@ export type NetworkWatch = {
   close: () => void
 }
 
+export type WatchOptions = {
+  onChange: () => void
+  /** The nftables table of UDP and SCTP listeners, with its family; `onDatagrams` is called after each transaction that changes it. */
+  datagramsTable: string
+  onDatagrams: () => void
+  repairs: Repairs
+  log: Log
+}
+
 /**
  * Calls `onChange` when anything changes in the kernel's network: interfaces, addresses, routes, rules, filters. It
  * may call it without a change, as after a watcher was restarted and may have missed one.
  */
-export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): NetworkWatch {
+export function watchNetwork({ repairs, log, ...options }: WatchOptions): NetworkWatch {
   const children = new Map<Watcher, ChildProcess>()
   const timers = new Set<NodeJS.Timeout>()
   let closed = false
@@ -34,7 +44,8 @@ export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): 
     const startedAt = performance.now()
     const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'ignore'] })
     children.set(watcher, child)
-    child.stdout.on('data', onChange)
+    const lines = createInterface({ input: child.stdout })
+    lines.on('line', program === 'nft' ? tellTransactions(options) : options.onChange)
     child.on('error', error => log.error(`${program} cannot watch the network: ${error.message}`))
     child.on('close', () => {
       children.delete(watcher)
@@ -45,7 +56,7 @@ export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): 
         () => {
           timers.delete(timer)
           start(watcher)
-          onChange()
+          options.onChange()
         },
         ranForMs < SHORT_RUN_MS ? SHORT_RUN_MS : 0,
       )
@@ -68,5 +79,19 @@ export function watchNetwork(onChange: () => void, repairs: Repairs, log: Log): 
       for (const timer of timers) clearTimeout(timer)
       for (const child of children.values()) child.kill('SIGKILL')
     },
+  }
+}
+
+/** Reads what nft prints: a line for each object that a transaction changes, and one for its end. */
+function tellTransactions({ onChange, onDatagrams, datagramsTable }: Omit<WatchOptions, 'repairs' | 'log'>) {
+  let changed = { datagrams: false, others: false }
+  return (line: string): void => {
+    if (line.startsWith('# new generation')) {
+      const { datagrams, others } = changed
+      changed = { datagrams: false, others: false }
+      if (datagrams) onDatagrams()
+      if (others) onChange()
+    } else if (line.includes(` ${datagramsTable}`)) changed.datagrams = true
+    else changed.others = true
   }
 }

@@ -1,5 +1,6 @@
 import { mkdirSync } from 'node:fs'
 import type { Parts } from '../apply/apply.js'
+import { TABLE } from '../datagrams/ruleset.js'
 import { noteInitRepairs, type Repairs } from '../log/repairs.js'
 import { type NetworkWatch, watchNetwork } from '../network/watch.js'
 import type { Desired } from '../protocol/desired.js'
@@ -61,7 +62,13 @@ export class Reconciler {
 
   start(): void {
     const { parts, repairs } = this.#options
-    this.#watch = watchNetwork(() => this.#networkChanged(), repairs, parts.log)
+    this.#watch = watchNetwork({
+      onChange: () => this.#networkChanged(),
+      datagramsTable: TABLE,
+      onDatagrams: parts.datagrams.tableChanged,
+      repairs,
+      log: parts.log,
+    })
     this.#run()
   }
 
@@ -73,6 +80,11 @@ export class Reconciler {
 
   /** There is news for a certificate. */
   requestCertificateCheck(): void {
+    this.#run()
+  }
+
+  /** Somebody changed the table of UDP and SCTP listeners. */
+  requestDatagramsCheck(): void {
     this.#run()
   }
 
@@ -132,6 +144,7 @@ export class Reconciler {
       const desired = this.#options.parts.store.confirmed()
       if (desired !== null && !this.#options.isDraining()) {
         for (const mismatch of await this.#networkMismatches(desired)) found.add(mismatch)
+        await this.#repairDatagrams(found)
         await this.#programs.repair(desired, found)
         await this.#certificates.repair(desired)
       }
@@ -152,6 +165,18 @@ export class Reconciler {
     this.#watch?.killSuspended()
     if (await server.restore()) repairs.note("the agent's socket was removed")
     for (const text of parts.store.restore()) repairs.note(text)
+  }
+
+  async #repairDatagrams(found: Set<Mismatch>): Promise<void> {
+    const { parts, repairs } = this.#options
+    try {
+      if (await parts.datagrams.repair()) repairs.note('the rules for UDP and SCTP were changed')
+    } catch (error) {
+      found.add('filter')
+      parts.log.error(
+        `cannot repair the rules for UDP and SCTP: ${error instanceof Error ? error.message : String(error)}`,
+      )
+    }
   }
 
   /** Reads the network again if something changed or was missing, or after NETWORK_MS. */

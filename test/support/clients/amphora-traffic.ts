@@ -2,6 +2,7 @@ import { createSocket } from 'node:dgram'
 import { Agent, createServer, get, type Server, type ServerResponse } from 'node:http'
 import { connect } from 'node:net'
 import { createInterface } from 'node:readline'
+import { datagramVerbs } from './datagram-verbs.js'
 
 /**
  * Runs inside an amphora's network namespace and does what a test outside requests, one line of JSON at a time:
@@ -27,6 +28,8 @@ type Request = {
 }
 
 const verbs: Record<string, (request: Request) => Promise<unknown>> = {
+  ...datagramVerbs,
+
   member: ({ port, name }) =>
     new Promise((resolve, reject) => {
       const server = createServer(({ url }, response) => {

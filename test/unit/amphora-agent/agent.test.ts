@@ -233,14 +233,15 @@ t.test('a network in the desired state needs no change, however it was written',
     ],
     rules: [{ family: 6, priority: 100, source: 'fd00::100', table: '100' }],
   }
-  t.strictSame(planInterfaces([nic], observed, [], 'us'), {
+  t.strictSame(planInterfaces([nic], observed, [], 'us', false), {
     renames: [],
     links: [],
     additions: [],
     removals: [],
     announce: [],
   })
-  const additionsOf = (network: Observed) => planInterfaces([nic], network, [], 'us').additions.map(({ line }) => line)
+  const additionsOf = (network: Observed) =>
+    planInterfaces([nic], network, [], 'us', false).additions.map(({ line }) => line)
   t.strictSame(
     additionsOf({ ...observed, connected: [] }),
     [
@@ -255,7 +256,7 @@ t.test('a network in the desired state needs no change, however it was written',
     [],
     'the kernel adds them when the interface comes up',
   )
-  const stripped = planInterfaces([], observed, [device], 'us')
+  const stripped = planInterfaces([], observed, [device], 'us', false)
   t.strictSame(
     stripped.removals.map(({ line }) => line),
     [
@@ -268,7 +269,7 @@ t.test('a network in the desired state needs no change, however it was written',
       'addr del fd00::100/128 dev vip0',
     ],
   )
-  const withKeepalived = planInterfaces([nic], observed, [device], 'keepalived')
+  const withKeepalived = planInterfaces([nic], observed, [device], 'keepalived', false)
   t.strictSame(withKeepalived.additions, [])
   t.notOk(
     withKeepalived.removals.some(({ line }) => line.includes('addr')),

@@ -1,0 +1,69 @@
+import { spawn } from 'node:child_process'
+
+const TIMEOUT_MS = 30_000
+
+/** An entry of the kernel's table of connections. */
+export type Flow = { id: number; mark: number }
+
+/** Counts the entries by mark. @throws Error if conntrack fails */
+export async function flowsByMark(): Promise<Map<number, number>> {
+  const flows = new Map<number, number>()
+  await conntrack(['-L'], text => {
+    for (const [, mark] of text.matchAll(/ mark=(\d+)/g)) {
+      const number = Number(mark)
+      if (number > 0) flows.set(number, (flows.get(number) ?? 0) + 1)
+    }
+  })
+  return flows
+}
+
+/**
+ * Deletes the entries with these marks: their next packets begin new flows.
+ * @returns what was deleted. @throws Error if conntrack fails
+ */
+export async function deleteFlows({ mark, mask }: { mark: number; mask: number }): Promise<Flow[]> {
+  const deleted: Flow[] = []
+  await conntrack(['-D', '--mark', `${mark}/${mask}`, '-o', 'id'], text => {
+    for (const [, found, id] of text.matchAll(/ mark=(\d+) .*id=(\d+)/g)) {
+      deleted.push({ mark: Number(found), id: Number(id) })
+    }
+  })
+  return deleted
+}
+
+/**
+ * Deletes entries of packets that came to this place when there was no listener.
+ * @throws Error if conntrack fails
+ */
+export async function deleteUnbalanced(protocol: 'udp' | 'sctp', address: string, port: number): Promise<void> {
+  const family = address.includes(':') ? 'ipv6' : 'ipv4'
+  const place = ['--orig-dst', address, '--orig-port-dst', String(port)]
+  await conntrack(['-D', '-f', family, '-p', protocol, ...place, '--mark', '0/0xffffffff'], () => {})
+}
+
+/** @param onLines called with whole lines of the output, piece by piece: there may be hundreds of thousands */
+function conntrack(args: readonly string[], onLines: (text: string) => void): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const child = spawn('conntrack', args, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: TIMEOUT_MS,
+      killSignal: 'SIGKILL',
+    })
+    let rest = ''
+    let complaint = ''
+    child.stdout.setEncoding('latin1').on('data', (piece: string) => {
+      const end = piece.lastIndexOf('\n') + 1
+      if (end > 0) onLines(rest + piece.slice(0, end))
+      rest = end > 0 ? piece.slice(end) : rest + piece
+    })
+    child.stderr.setEncoding('latin1').on('data', (piece: string) => {
+      complaint = (complaint + piece).slice(-1_000)
+    })
+    child.on('error', reject)
+    child.on('close', status => {
+      // It ends with 1 if there was nothing to delete.
+      if (status === 0 || / 0 flow entries have been deleted/.test(complaint)) resolve()
+      else reject(new Error(`conntrack: ${complaint.trim() || `status ${status}`}`))
+    })
+  })
+}
