@@ -1,7 +1,7 @@
-import forge from 'node-forge'
+import oids from 'node-forge/lib/oids.js'
 import { integer, objectIdentifier, readDer, sequence, setOf, tagged, writeDer } from './encoding/asn1.js'
 
-const oid = (name: 'data' | 'signedData') => objectIdentifier(String(forge.pki.oids[name]))
+const oid = (name: 'data' | 'signedData') => objectIdentifier(String(oids[name]))
 
 /**
  * DER of a PKCS#7 SignedData without signatures, the usual container for a chain of certificates.

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import { whatIsWrong } from '../../x509/material/inspect.js'
+import { whatIsWrong } from '../../x509/material/material.js'
 import { pemBlocks } from '../../x509/material/pem-blocks.js'
 import { type OcspQuestion, readOcspQuestion } from '../../x509/ocsp/certificate-id.js'
 import { writeOcspRequest } from '../../x509/ocsp/request.js'

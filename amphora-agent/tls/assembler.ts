@@ -1,9 +1,8 @@
 import { fileURLToPath } from 'node:url'
 import { isMainThread, parentPort, Worker, workerData } from 'node:worker_threads'
-import { type Assembled, assemble } from '../../x509/material/assemble.js'
-import { FEW_ITERATIONS, TooManyIterations } from '../../x509/material/derivation.js'
-import { whatIsWrong } from '../../x509/material/inspect.js'
-import { type Material, Unusable } from '../../x509/material/material.js'
+import type { Assembled } from '../../x509/material/assemble.js'
+import { FEW_ITERATIONS, TooManyIterations } from '../../x509/material/derivation-limits.js'
+import { type Material, Unusable, whatIsWrong } from '../../x509/material/material.js'
 
 /** Far longer than the most expensive material takes that the key manager binds. */
 const LIMIT_MS = 60_000
@@ -12,6 +11,9 @@ type Answer = { assembled: Assembled } | { wrong: string }
 
 const THREAD = 'krater assembler'
 
+/** Loaded on demand: many amphorae serve no TLS, and what opens PKCS#12 is a third of the agent's code. */
+const loadAssemble = () => import('../../x509/material/assemble.js')
+
 /**
  * Assembles material. A PKCS#12 bundle or an encrypted key may take seconds; that happens on a thread of its own, which
  * ends afterwards with all that it has read. A start of the thread takes longer than a usual bundle.
@@ -19,6 +21,7 @@ const THREAD = 'krater assembler'
  */
 export async function assembleAside(material: Material): Promise<Assembled> {
   const isLocked = material.kind === 'certificate' && material.passphrase !== null
+  const { assemble } = await loadAssemble()
   try {
     if (!isLocked) return assemble(material, FEW_ITERATIONS)
   } catch (error) {
@@ -46,11 +49,14 @@ export async function assembleAside(material: Material): Promise<Assembled> {
 /** Whether this thread is the assembler's; if so, it does its work. */
 export function runAssembler(): boolean {
   if (isMainThread || workerData !== THREAD) return false
-  parentPort?.on('message', (material: Material) => parentPort?.postMessage(answerTo(material)))
+  parentPort?.on('message', (material: Material) => {
+    void answerTo(material).then(answer => parentPort?.postMessage(answer))
+  })
   return true
 }
 
-function answerTo(material: Material): Answer {
+async function answerTo(material: Material): Promise<Answer> {
+  const { assemble } = await loadAssemble()
   try {
     return { assembled: assemble(material) }
   } catch (error) {

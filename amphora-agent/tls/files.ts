@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto'
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { dirname } from 'node:path'
-import { digestOfPem } from '../../x509/material/assemble.js'
+import { digestOfPem } from '../../x509/material/digest.js'
 import { readReference } from '../../x509/material/reference.js'
 import type { HaproxyPart, TlsPart } from '../protocol/desired.js'
 import type { MissingMaterial } from '../protocol/messages.js'

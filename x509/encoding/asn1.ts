@@ -1,10 +1,11 @@
-import forge from 'node-forge'
+import type forge from 'node-forge'
+import asn1 from 'node-forge/lib/asn1.js'
 import { InvalidX509 } from '../invalid-x509.js'
 import { encodeObjectIdentifier, readObjectIdentifier } from './object-identifier.js'
 
 export type Asn1 = forge.asn1.Asn1
 
-const { Class, Type } = forge.asn1
+const { Class, Type } = asn1
 
 /** Maximum nesting of the DER read here; an extension of a certificate request is at level 9. */
 const MAX_DEPTH = 24
@@ -17,7 +18,7 @@ const MAX_DEPTH = 24
  */
 export function readDer(bytes: Buffer, label: string): Asn1 {
   try {
-    const value = forge.asn1.fromDer(bytes.toString('latin1'), {
+    const value = asn1.fromDer(bytes.toString('latin1'), {
       strict: true,
       parseAllBytes: true,
       decodeBitStrings: false,
@@ -30,10 +31,10 @@ export function readDer(bytes: Buffer, label: string): Asn1 {
   throw new InvalidX509(`The ${label} is not valid DER.`)
 }
 
-export const writeDer = (value: Asn1): Buffer => Buffer.from(forge.asn1.toDer(value).getBytes(), 'latin1')
+export const writeDer = (value: Asn1): Buffer => Buffer.from(asn1.toDer(value).getBytes(), 'latin1')
 
 const universal = (type: forge.asn1.Type, constructed: boolean, value: string | Asn1[]): Asn1 =>
-  forge.asn1.create(Class.UNIVERSAL, type, constructed, value)
+  asn1.create(Class.UNIVERSAL, type, constructed, value)
 
 export const sequence = (...members: Asn1[]): Asn1 => universal(Type.SEQUENCE, true, members)
 
@@ -58,8 +59,7 @@ export const booleanValue = (value: boolean): Asn1 => universal(Type.BOOLEAN, fa
 
 /** @param magnitude big-endian, never negative */
 export function integer(magnitude: Buffer | number): Asn1 {
-  if (typeof magnitude === 'number')
-    return universal(Type.INTEGER, false, forge.asn1.integerToDer(magnitude).getBytes())
+  if (typeof magnitude === 'number') return universal(Type.INTEGER, false, asn1.integerToDer(magnitude).getBytes())
   const firstUsed = magnitude.findIndex(byte => byte !== 0)
   const bytes = firstUsed === -1 ? Buffer.of(0) : magnitude.subarray(firstUsed)
   const positive = (bytes[0] ?? 0) < 0x80 ? bytes : Buffer.concat([Buffer.of(0), bytes])
@@ -104,17 +104,17 @@ export const characterString = (kind: StringKind, text: string): Asn1 =>
 /** UTCTime through 2049, GeneralizedTime from 2050 on (RFC 5280); whole seconds. */
 export function time(date: Date): Asn1 {
   return date.getUTCFullYear() < 2050
-    ? universal(Type.UTCTIME, false, forge.asn1.dateToUtcTime(date))
-    : universal(Type.GENERALIZEDTIME, false, forge.asn1.dateToGeneralizedTime(date))
+    ? universal(Type.UTCTIME, false, asn1.dateToUtcTime(date))
+    : universal(Type.GENERALIZEDTIME, false, asn1.dateToGeneralizedTime(date))
 }
 
 /** [number] EXPLICIT, or a constructed [number] IMPLICIT. */
 export const tagged = (number: number, ...members: Asn1[]): Asn1 =>
-  forge.asn1.create(Class.CONTEXT_SPECIFIC, number, true, members)
+  asn1.create(Class.CONTEXT_SPECIFIC, number, true, members)
 
 /** A primitive [number] IMPLICIT. */
 export const taggedBytes = (number: number, bytes: Buffer): Asn1 =>
-  forge.asn1.create(Class.CONTEXT_SPECIFIC, number, false, bytes.toString('latin1'))
+  asn1.create(Class.CONTEXT_SPECIFIC, number, false, bytes.toString('latin1'))
 
 // Readers return null for a value of another type.
 

@@ -1,12 +1,12 @@
-import { createHash, type KeyObject, type X509Certificate } from 'node:crypto'
+import type { KeyObject, X509Certificate } from 'node:crypto'
 import { decodeUtf8 } from '../encoding/asn1.js'
 import { encodePem } from '../encoding/pem.js'
 import { readPrivateKey } from '../private-key.js'
 import { openBundle } from './bundle.js'
 import { readIntermediates, readLeafAndOthers, readPemCertificates, requireName } from './certificates.js'
-import { type DerivationLimits, MOST_ITERATIONS } from './derivation.js'
+import { type DerivationLimits, MOST_ITERATIONS } from './derivation-limits.js'
+import { digestOf } from './digest.js'
 import { type Material, Unusable } from './material.js'
-import { pemBlocks } from './pem-blocks.js'
 import { readRevocationLists } from './revocation-lists.js'
 import { requireStrength } from './strength.js'
 
@@ -66,17 +66,6 @@ export function assemble(material: Material, limits: DerivationLimits = MOST_ITE
       return withoutKey(readRevocationLists(material.list, readAuthorities(material.authority)), 'X509 CRL')
   }
 }
-
-/** The digest of a chain as a peer sent it, to compare with that of assembled material. */
-export function digestOf(ders: readonly Buffer[]): string {
-  const hash = createHash('sha256')
-  for (const der of ders) hash.update(der)
-  return hash.digest('hex')
-}
-
-/** The digest of what is public in assembled PEM. */
-export const digestOfPem = (pem: string): string =>
-  digestOf([...pemBlocks(pem, 'CERTIFICATE'), ...pemBlocks(pem, 'X509 CRL')])
 
 function withKey(leaf: X509Certificate, others: readonly X509Certificate[], key: KeyObject): Assembled {
   requireName(leaf)

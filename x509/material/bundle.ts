@@ -3,7 +3,8 @@ import forge from 'node-forge'
 import { writeDer } from '../encoding/asn1.js'
 import { readPrivateKey } from '../private-key.js'
 import { readCertificate } from './certificates.js'
-import { type DerivationLimits, MOST_ITERATIONS, TooManyIterations, withLimitedDerivations } from './derivation.js'
+import { withLimitedDerivations } from './derivation.js'
+import { type DerivationLimits, MOST_ITERATIONS, TooManyIterations } from './derivation-limits.js'
 import { Unusable } from './material.js'
 
 /** Far more than a bundle needs, yet safe for the stack. */

@@ -1,6 +1,6 @@
 import type { Duplex } from 'node:stream'
 import { connect, type DetailedPeerCertificate, type TLSSocket } from 'node:tls'
-import { digestOf } from '../../../x509/material/assemble.js'
+import { digestOf } from '../../../x509/material/digest.js'
 
 /** What the other side showed, that it has no certificate for this client, or why nothing was seen. */
 export type Seen = { digest: string } | { refusal: string } | { failure: string; isLate?: true }
