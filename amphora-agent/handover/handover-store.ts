@@ -1,5 +1,5 @@
 import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { handoverSchema } from '../protocol/handover.js'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 

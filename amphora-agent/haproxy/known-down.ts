@@ -1,5 +1,5 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { canonical } from '../network/address.js'
 import type { Desired, HaproxyPart, Server } from '../protocol/desired.js'
 import { STATE_DIRECTORY } from '../protocol/paths.js'

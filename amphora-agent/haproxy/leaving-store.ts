@@ -1,5 +1,5 @@
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 import { type Leaving, leavingSchema } from './leaving.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { haproxyAccount } from '../ping/ping.js'
 import { run } from '../process/run.js'
 import { FETCHER, type FetchJob } from './fetcher.js'

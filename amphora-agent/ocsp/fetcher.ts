@@ -2,7 +2,7 @@ import { Resolver } from 'node:dns/promises'
 import { type IncomingMessage, type RequestOptions, request as send } from 'node:http'
 import { isIP } from 'node:net'
 import { text } from 'node:stream/consumers'
-import { z } from 'zod'
+import * as z from 'zod'
 import { MAX_OCSP_RESPONSE_BYTES } from '../../x509/ocsp/response.js'
 import { mayContact } from './addresses.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** Settings given to the amphora before its first start: BOOT_FILE, mode 0600, as JSON. */
 export const bootSchema = z.strictObject({

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 const id = z.string().regex(/^[0-9a-f-]{36}$/)
 const address = z.union([z.ipv4(), z.ipv6()])

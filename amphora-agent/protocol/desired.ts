@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { datagramsSchema } from './datagrams.js'
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)

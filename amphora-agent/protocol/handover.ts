@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 const address = z.union([z.ipv4(), z.ipv6()])
 const cidr = z.union([z.cidrv4(), z.cidrv6()])

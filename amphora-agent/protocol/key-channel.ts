@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /**
  * The key channel: the key manager's own TLS server, on which amphorae read the material of their load balancers and

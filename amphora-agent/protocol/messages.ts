@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { credentialSchema, type HeldCredential } from './credential.js'
 import { desiredSchema } from './desired.js'
 import { type AmphoraDrain, handoverSchema, type TablesTaken } from './handover.js'

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 import type { CounterState } from './counters.js'
 

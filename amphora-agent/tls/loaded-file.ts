@@ -1,5 +1,5 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs'
-import { z } from 'zod'
+import * as z from 'zod'
 import { STATE_DIRECTORY } from '../protocol/paths.js'
 import type { TlsState } from './plan-update.js'
 

@@ -1,5 +1,5 @@
 import type { Context } from 'koa'
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { readBytes, readJson } from '../http/body.js'
 import { ApiError } from '../http/errors.js'
 import type { Described } from './described.js'

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import type { Answer } from './answer.js'
 import type { Call } from './call.js'
 import type { Described } from './described.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type KeyChannel, KeyChannelDown } from '../../amphora-agent/key-channel/client.js'
 import type { Database } from '../database/connection.js'
 import { many } from '../database/query.js'

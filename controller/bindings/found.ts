@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { certificateFacts } from '../certificates/barbican/checker/job.js'
 
 /** What a reference leads to, or why it cannot be used. */

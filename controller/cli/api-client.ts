@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs'
 import type { IncomingHttpHeaders } from 'node:http'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import { createExchange, type Exchange, NotConnected, type TransportSecurity } from '../http/exchange.js'
 import { type Credentials, cloudIn, findCredentials, securityOf, tokenRequest } from './credentials.js'
 import { OperatorError } from './operator-error.js'

@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { parse, YAMLParseError } from 'yaml'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { TransportSecurity } from '../http/exchange.js'
 import { readPem } from '../options/pem-file.js'
 import { OperatorError } from './operator-error.js'

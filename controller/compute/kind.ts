@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import type { Finding } from '../checks/finding.js'
 import type { Logger } from '../log/log.js'
 import type { ComputeDriver } from './driver.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { computeDrivers } from './drivers.js'
 
 const driverOptions: Readonly<Record<string, z.ZodType>> = Object.assign(

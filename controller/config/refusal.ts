@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { nearestOf } from './nearest.js'
 import { type Setting, settingAbove, settings, valueAt } from './settings.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { computeOptions } from '../compute/options.js'
 import { databaseOptions } from '../database/options.js'
 import { healthManagerOptions } from '../health-manager/options.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { host, port, seconds } from '../options/values.js'
 
 /** Settings of the health manager. */

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type ObjectTable, objectTableSchema } from '../../amphora-agent/protocol/desired.js'
 import type { Database } from '../database/connection.js'
 import { many } from '../database/query.js'

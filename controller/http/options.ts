@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { z } from 'zod'
+import * as z from 'zod'
 import { isDnsName } from '../../x509/encoding/general-names.js'
 import { flag, listOf } from '../options/values.js'
 import { MINIMUM_VERSIONS } from './tls/profile.js'

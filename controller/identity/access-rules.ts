@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** One request that an application credential may make: service type, method and path pattern. */
 export const accessRuleSchema = z.object({

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { stringsIn } from '../http/body.js'
 import { badRequest } from '../http/errors.js'
 

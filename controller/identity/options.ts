@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { apiAddress, seconds } from '../options/values.js'
 import { checkExternalIdentity, externalIdentityOptions } from './external/options.js'
 import { loginOptions } from './login/options.js'

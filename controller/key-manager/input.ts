@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { stringsIn } from '../http/body.js'
 import { badRequest } from '../http/errors.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { KEY_CHANNEL_PORT } from '../../amphora-agent/protocol/key-channel.js'
 import { apiAddress, flag, host as hostValue, port as portValue, quotaLimit } from '../options/values.js'
 import { acmeServerOptions } from './acme-server/options.js'

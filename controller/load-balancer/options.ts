@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { z } from 'zod'
+import * as z from 'zod'
 import { selectsCiphers } from '../options/cipher-string.js'
 import { apiAddress, defaultQuota, flag, listOf, port as portValue, serviceUrl } from '../options/values.js'
 

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { z } from 'zod'
+import * as z from 'zod'
 
 const WORDS: Readonly<Record<string, boolean>> = {
   true: true,

@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Connection, KeystoneRequest } from '../../identity/external/connection.js'
 import { IdentityUnavailable } from '../../identity/external/identity-unavailable.js'
 import type { ServiceUser } from './service-user.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { Unusable } from '../../../x509/material/material.js'
 import type { Target } from '../../../x509/material/reference.js'
 import { KeyManagerUnavailable } from './errors.js'

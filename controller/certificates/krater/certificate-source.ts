@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { allReferences } from '../../../x509/material/reference.js'
 import { badRequest } from '../../http/errors.js'
 import { checkUnavailable } from '../../inspection/checks.js'

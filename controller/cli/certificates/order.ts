@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ApiClient } from '../api-client.js'
 import { OperatorError } from '../operator-error.js'
 import { askUntil } from './ask-until.js'

@@ -1,5 +1,5 @@
 import { isDeepStrictEqual } from 'node:util'
-import { z } from 'zod'
+import * as z from 'zod'
 import { identityOf } from '../../process/process-identity.js'
 import { type ApiClient, ApiRefusal, signIn } from '../api-client.js'
 import { OperatorError } from '../operator-error.js'

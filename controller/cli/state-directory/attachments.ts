@@ -1,6 +1,6 @@
 import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import { writePrivateFile } from '../../process/private-file.js'
 
 /** What the state directory records of a program's place on a network. */

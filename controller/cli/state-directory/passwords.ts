@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import { writePrivateFile } from '../../process/private-file.js'
 import { generatePassword } from './keys.js'
 

@@ -1,5 +1,5 @@
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ComputeDriverKind, ComputeGroup } from '../kind.js'
 import type { Limits } from './cgroup.js'
 import { namespaceOptions } from './options.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** Settings of the driver `namespace`, in the group `compute`. */
 export const namespaceOptions = {

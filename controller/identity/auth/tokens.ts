@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { type Answer, NO_CONTENT } from '../../api/answer.js'
 import type { Call } from '../../api/call.js'
 import type { OpenRoute } from '../../api/route.js'

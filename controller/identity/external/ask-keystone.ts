@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Connection, KeystoneAnswer } from './connection.js'
 import { IdentityUnavailable } from './identity-unavailable.js'
 import type { ServiceSession } from './service-session.js'

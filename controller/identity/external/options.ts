@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { flag, serviceUrl } from '../../options/values.js'
 
 const text = z.string().min(1)

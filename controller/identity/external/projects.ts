@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { notFoundSchema } from './ask-keystone.js'
 import { type Connection, connectToKeystone } from './connection.js'
 import type { ExternalIdentity } from './external-identity.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { accessRuleSchema } from '../access-rules.js'
 import type { Caller } from '../caller.js'
 import { callerFrom } from '../tokens/document.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** How the embedded identity service checks logins, and how often they may fail. */
 export const loginOptions = {

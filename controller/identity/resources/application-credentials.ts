@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { execute, many, maybeOne } from '../../database/query.js'
 import { and, type Fragment, insertion, json, sql, unprepared } from '../../database/sql.js'

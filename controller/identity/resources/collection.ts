@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import { jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { formOf, objectOf, type Schema } from '../../api/schema.js'
 import type { Database } from '../../database/connection.js'

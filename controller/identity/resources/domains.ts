@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Database } from '../../database/connection.js'
 import { many } from '../../database/query.js'
 import { type Fragment, sql } from '../../database/sql.js'

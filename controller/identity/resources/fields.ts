@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** Non-blank text of at most `max` characters. */
 export const name = (max: number) => z.string().max(max).regex(/\S/, 'must not be blank')

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Answer, NO_CONTENT } from '../../api/answer.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { and, sql } from '../../database/sql.js'

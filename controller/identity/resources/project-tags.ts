@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { objectOf } from '../../api/schema.js'
 import type { Database } from '../../database/connection.js'

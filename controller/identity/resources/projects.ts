@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Answer } from '../../api/answer.js'
 import type { Database } from '../../database/connection.js'
 import { maybeOne } from '../../database/query.js'

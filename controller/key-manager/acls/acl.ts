@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Fragment, trusted } from '../../database/sql.js'
 import { filledText } from '../input.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { flag, isNetwork, listOf } from '../../options/values.js'
 
 const perHour = (limit: number) => z.coerce.number().int().min(1).max(1_000_000).default(limit)

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import type { Call } from './dialect.js'
 import { AcmeProblem, malformed } from './problem.js'
 import type { Account } from './store/accounts.js'

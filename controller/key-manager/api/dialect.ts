@@ -1,5 +1,5 @@
 import type { Context } from 'koa'
-import type { z } from 'zod'
+import type * as z from 'zod'
 import type { Answer } from '../../api/answer.js'
 import type { Call as KernelCall, Location } from '../../api/call.js'
 import type { Described } from '../../api/described.js'

@@ -1,7 +1,7 @@
 import { createHmac, timingSafeEqual } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Database } from '../../database/connection.js'
 import { execute, maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'

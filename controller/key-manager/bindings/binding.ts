@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { CertificateFacts } from '../../../x509/material/assemble.js'
 import type { MaterialKind } from '../../../x509/material/load.js'
 import type { Target } from '../../../x509/material/reference.js'

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type CertificateRequest, readCertificateRequest } from '../../../x509/certificate-request.js'
 import { isDnsName } from '../../../x509/encoding/general-names.js'
 import { decodeBase64 } from '../../../x509/encoding/pem.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'
 import { execute, many } from '../../database/query.js'
 import { sql } from '../../database/sql.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { MaterialKind } from '../../../x509/material/load.js'
 import { type RequestedReferences, readReference, type Target } from '../../../x509/material/reference.js'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../api/answer.js'

@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
 import type { Target } from '../rights.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { sql } from '../../database/sql.js'
 import { filledText } from '../input.js'
 import { findSecret, liveSecret, secretJson } from '../secrets/secret.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { sql } from '../../database/sql.js'
 import type { ConsumerKind } from '../consumers/kind.js'
 import { filledText } from '../input.js'

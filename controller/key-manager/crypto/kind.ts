@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import type { BackendName, CryptoBackend } from './backend.js'
 
 /** Settings common to all back ends. */

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { flag, listOf } from '../../options/values.js'
 import { backendOptions, CRYPTO_BACKEND_NAMES, missingSetting } from './backends.js'
 import { seconds } from './secret-settings.js'

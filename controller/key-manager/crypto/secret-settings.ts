@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 const isArgv = (value: unknown): value is string[] =>
   Array.isArray(value) && value.length > 0 && value.every(word => typeof word === 'string' && word !== '')

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** What a message on the bus means for the key manager. */
 export type Notification =

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { flag } from '../../options/values.js'
 import { parseTransportUrl } from './transport-url.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { badRequest } from '../../http/errors.js'
 import { CURVE_BITS } from '../crypto/key-pair.js'
 import { parseBody, textUpTo, wholeNumber } from '../input.js'

@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import { maybeOne } from '../../database/query.js'
 import { type Fragment, sql, trusted } from '../../database/sql.js'
 import { KEY_COLUMNS, type KeyRow, type SealedWithKey, sealedFrom } from '../crypto/keyring.js'

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { changeLoadBalancer, markDeleted, updateObject } from '../change/change.js'
 import { checkCertificates, checkReferences } from '../change/check-references.js'
 import { requestDetail } from '../change/events.js'

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { execute, maybeOne, one } from '../../database/query.js'
 import { assignments, boundColumns, insertion, json, prepared, sql, trusted } from '../../database/sql.js'
 import { inTransaction } from '../../database/transaction.js'

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { objectOf, ref } from '../../api/schema.js'
 import { execute, many } from '../../database/query.js'
 import { json, sql, trusted } from '../../database/sql.js'

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import type { Answer } from '../../api/answer.js'
 import { objectOf, type Parameter, ref, type Schema } from '../../api/schema.js'
 import { type Fragment, identifier, sql, trusted } from '../../database/sql.js'

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { many, maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import type { Transaction } from '../../database/transaction.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Database } from '../../database/connection.js'
 import { execute } from '../../database/query.js'
 import { sql } from '../../database/sql.js'

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { formOf, objectOf, type Schema } from '../../api/schema.js'
 import { shared } from '../objects/shared-attributes.js'
 import type { Attribute } from '../schema/attributes.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Kind, MISSING, type Reading, type ValueType } from './values.js'
 
 /** When a request may set an attribute: never, on create only, or on create and update. */

@@ -1,5 +1,5 @@
 import { setImmediate } from 'node:timers/promises'
-import { z } from 'zod'
+import * as z from 'zod'
 import { badRequest } from '../../http/errors.js'
 import { isObject, MISSING } from './values.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Fragment } from '../../database/sql.js'
 import { type Attribute, type Attributes, type Created, createShape, type Updated, updateShape } from './attributes.js'
 import { canonicalUuid, type Kind } from './values.js'

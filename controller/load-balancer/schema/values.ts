@@ -1,6 +1,6 @@
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** How SQL compares and sorts a value. `json` values (lists, objects) support neither filters nor sorting. */
 export type Kind = 'text' | 'uuid' | 'integer' | 'number' | 'boolean' | 'time' | 'json'

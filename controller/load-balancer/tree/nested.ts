@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { healthMonitor } from '../objects/health-monitors/resource.js'
 import { l7Policy } from '../objects/l7-policies/resource.js'
 import { l7Rule } from '../objects/l7-rules/resource.js'

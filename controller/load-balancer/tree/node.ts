@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Attributes, Rendered } from '../schema/attributes.js'
 import type { Resource } from '../schema/resource.js'
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ApiClient } from '../../../controller/cli/api-client.js'
 import { testDirectory } from '../../support/database/database.js'
 

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { z } from 'zod'
+import * as z from 'zod'
 import { many, one } from '../../../controller/database/query.js'
 import { boundColumns, insertion, sql, trusted } from '../../../controller/database/sql.js'
 import { answerSchema, requestSchema } from '../../../controller/load-balancer/description/schemas.js'

@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import { ApiError } from '../../../controller/http/errors.js'
 import {

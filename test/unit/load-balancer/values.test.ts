@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { z } from 'zod'
+import * as z from 'zod'
 import { ApiError } from '../../../controller/http/errors.js'
 import { canonicalPath } from '../../../controller/load-balancer/api/paths.js'
 import { listOf, readBody, wrappedBodyWithLists } from '../../../controller/load-balancer/schema/input.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** What the checking process reads: one line of JSON. It holds tokens, so it is never logged or stored. */
 export const checkJob = z.strictObject({

@@ -1,5 +1,5 @@
 import { Argument, Option } from 'commander'
-import { z } from 'zod'
+import * as z from 'zod'
 import { signInAsCaller } from '../../api-client.js'
 import { awaitCertificate, placeOrder } from '../../certificates/order.js'
 import type { Command } from '../../command.js'

@@ -1,6 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import { Option } from 'commander'
-import { z } from 'zod'
+import * as z from 'zod'
 import { computeDrivers } from '../../../compute/drivers.js'
 import { networkDrivers } from '../../../network/drivers.js'
 import { type ApiClient, signIn } from '../../api-client.js'

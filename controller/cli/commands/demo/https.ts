@@ -1,6 +1,6 @@
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ApiClient } from '../../api-client.js'
 import { awaitCertificate, findOrder, placeOrder } from '../../certificates/order.js'
 import { OperatorError } from '../../operator-error.js'

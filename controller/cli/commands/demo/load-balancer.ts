@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { ApiClient } from '../../api-client.js'
 import { WEB_PORT, type WebServer } from './web-servers.js'
 

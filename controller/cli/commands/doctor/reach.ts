@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process'
 import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Finding, note } from '../../../checks/finding.js'
 import { findBuiltInNetworks } from '../../../network/bootstrap.js'
 import { networkDriverOf, requireInstanceId } from '../../wiring/drivers.js'

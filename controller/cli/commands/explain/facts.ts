@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 const reason = z.object({ text: z.string(), since: z.string().nullable() }).nullable().default(null)
 

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { execute, maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { badRequest } from '../../../http/errors.js'

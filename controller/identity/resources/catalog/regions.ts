@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import { jsonAnswer } from '../../../api/answer.js'
 import { maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'

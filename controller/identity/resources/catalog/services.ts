@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { IdentityRoute } from '../../dialect.js'
 import { type Collection, collectionRoutes } from '../collection.js'
 import * as fields from '../fields.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { sql } from '../../../database/sql.js'
 import type { IdentityCall, IdentityRoute } from '../../dialect.js'
 import { holdersOf, refreshTokens } from '../../tokens/effective-roles.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** What a probe asks of one address. It resolves no name and follows no redirect. */
 const probeJob = z.discriminatedUnion('kind', [

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Answer, jsonAnswer } from '../../../api/answer.js'
 import { ACME_PREFIX, type AcmeService, actorIn, type Call, route } from '../dialect.js'
 import { AcmeProblem, malformed } from '../problem.js'

@@ -1,5 +1,5 @@
 import { X509Certificate } from 'node:crypto'
-import { z } from 'zod'
+import * as z from 'zod'
 import { parseSerialText } from '../../../../x509/certificate.js'
 import { isRevocationReason, type RevocationReason } from '../../../../x509/revocation-list.js'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../../api/answer.js'

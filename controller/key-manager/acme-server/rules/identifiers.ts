@@ -1,5 +1,5 @@
 import ipaddr from 'ipaddr.js'
-import { z } from 'zod'
+import * as z from 'zod'
 import { type GeneralName, isDnsName } from '../../../../x509/encoding/general-names.js'
 import { type NamePolicy, namePolicyRefusal } from '../../certificate-authorities/internal/name-policy.js'
 import { AcmeProblem, type Identifier, malformed, type Problem } from '../problem.js'

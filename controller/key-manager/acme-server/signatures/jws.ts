@@ -1,5 +1,5 @@
 import { calculateJwkThumbprint, errors, flattenedVerify, importJWK, type JWK } from 'jose'
-import { z } from 'zod'
+import * as z from 'zod'
 import { AcmeProblem, malformed } from '../problem.js'
 
 /** The algorithm of each kind of account key. */

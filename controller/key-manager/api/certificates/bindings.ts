@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Answer, jsonAnswer } from '../../../api/answer.js'
 import { objectOf, type Schema } from '../../../api/schema.js'
 import { inTransaction } from '../../../database/transaction.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { encodePem } from '../../../../x509/encoding/pem.js'
 import type { Answer } from '../../../api/answer.js'
 import { objectOf, ref } from '../../../api/schema.js'

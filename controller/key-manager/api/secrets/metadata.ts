@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Answer } from '../../../api/answer.js'
 import { objectOf, ref } from '../../../api/schema.js'
 import { execute } from '../../../database/query.js'

@@ -1,6 +1,6 @@
 import { createPrivateKey, generateKeyPair } from 'node:crypto'
 import { promisify } from 'node:util'
-import { z } from 'zod'
+import * as z from 'zod'
 import { execute, maybeOne, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import { ConfigurationError } from '../../../options/configuration-error.js'

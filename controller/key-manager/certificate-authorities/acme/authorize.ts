@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type Challenge, type ChallengePublisher, digestOf, NotServed, usableTypes } from './challenges.js'
 import type { Account, AcmeClient } from './client/client.js'
 import { thumbprintOf } from './client/jose.js'

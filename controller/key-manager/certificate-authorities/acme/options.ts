@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { flag, listOf } from '../../../options/values.js'
 import { argvSetting, atMostOne, secretSourceSettings } from '../../crypto/secret-settings.js'
 import type { CaService } from '../ca-backend.js'

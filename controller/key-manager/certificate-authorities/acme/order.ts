@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { CertificateRequest } from '../../../../x509/certificate-request.js'
 import { isDnsName } from '../../../../x509/encoding/general-names.js'
 import type { Account, AcmeClient, Answered } from './client/client.js'

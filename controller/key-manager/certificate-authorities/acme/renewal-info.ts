@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { readLeafCertificate } from '../../../../x509/leaf-certificate.js'
 import type { RenewalInfo } from '../ca-backend.js'
 import type { AcmeClient } from './client/client.js'

@@ -1,5 +1,5 @@
 import { isIP } from 'node:net'
-import { z } from 'zod'
+import * as z from 'zod'
 import { flag, listOf } from '../../../options/values.js'
 import type { CaService } from '../ca-backend.js'
 

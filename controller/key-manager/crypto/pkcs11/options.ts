@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { listOf } from '../../../options/values.js'
 import { atMostOne, name, path, seconds, secretSourceSettings } from '../secret-settings.js'
 

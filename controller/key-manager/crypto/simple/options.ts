@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { atMostOne, name, secretSourceSettings } from '../secret-settings.js'
 
 export const simpleOptions = z

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type ContentType, parseContentType } from '../../secrets/content-types.js'
 import { parseTime } from '../../secrets/expiration.js'
 import type { Order } from '../outcome.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { seconds } from '../../../options/values.js'
 
 /** The settings of certificate renewals, which the key manager's worker carries out. */

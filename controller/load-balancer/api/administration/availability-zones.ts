@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { availabilityZoneProfile } from '../../objects/availability-zone-profiles/resource.js'
 import { availabilityZone } from '../../objects/availability-zones/resource.js'
 import { invalid } from '../../schema/faults.js'

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { flavorProfile } from '../../objects/flavor-profiles/resource.js'
 import { flavor } from '../../objects/flavors/resource.js'
 import { wrappedBody } from '../../schema/input.js'

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { execute, maybeOne } from '../../../database/query.js'
 import { identifier, insertion, sql } from '../../../database/sql.js'
 import { inTransaction } from '../../../database/transaction.js'

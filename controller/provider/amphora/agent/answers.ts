@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import type { AgentError, ResultOf } from '../../../../amphora-agent/protocol/messages.js'
 
 export type AgentVerb = keyof ResultOf

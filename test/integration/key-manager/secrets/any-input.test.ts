@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
-import { z } from 'zod'
+import * as z from 'zod'
 import { tokenOf } from '../../../support/clients/callers.js'
 import { type AskOptions, type KeyManagerReply, startTestKeyManager } from '../../../support/clients/key-manager-api.js'
 import { anyText } from '../../../support/inputs/any-text.js'

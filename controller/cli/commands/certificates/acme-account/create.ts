@@ -1,5 +1,5 @@
 import { Option } from 'commander'
-import { z } from 'zod'
+import * as z from 'zod'
 import { signInAsCaller } from '../../../api-client.js'
 import type { Command } from '../../../command.js'
 import { print, visible } from '../../../terminal.js'

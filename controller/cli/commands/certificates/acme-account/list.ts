@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { type ApiClient, signInAsCaller } from '../../../api-client.js'
 import type { Command } from '../../../command.js'
 import { print, table } from '../../../terminal.js'

@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto'
-import { z } from 'zod'
+import * as z from 'zod'
 import { jwkOf, signJws } from './jose.js'
 import { AcmeProblem, jsonOf, problemOf, retryAfterOf } from './problem.js'
 import { type HttpAnswer, send } from './transport.js'

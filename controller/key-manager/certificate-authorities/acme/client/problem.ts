@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { CaFault } from '../../ca-fault.js'
 import type { HttpAnswer } from './transport.js'
 
