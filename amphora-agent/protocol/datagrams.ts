@@ -1,5 +1,8 @@
 import * as z from 'zod'
 
+/** The table of family inet that carries it out. */
+export const DATAGRAM_TABLE = 'krater_datagrams'
+
 const id = z.string().regex(/^[0-9a-f-]{36}$/)
 const address = z.union([z.ipv4(), z.ipv6()])
 const cidr = z.union([z.cidrv4(), z.cidrv6()])

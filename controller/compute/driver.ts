@@ -30,6 +30,8 @@ export type MachineSpec = {
 export type Inspection = {
   /** HAProxy is alive and listens. */
   serves: boolean
+  /** The kernel forwards UDP and SCTP to members, whatever runs there. */
+  forwards: boolean
   /** The observation, for the log. */
   finding: string
 }

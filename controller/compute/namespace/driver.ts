@@ -72,8 +72,9 @@ export class NamespaceDriver implements ComputeDriver {
 
   async inspect(amphoraId: string): ReturnType<ComputeDriver['inspect']> {
     try {
-      const holder = running(this.#machineOf(amphoraId))
-      return holder === null ? null : inspectMachine(holder)
+      const machine = this.#machineOf(amphoraId)
+      const holder = running(machine)
+      return holder === null ? null : await inspectMachine(holder, machine.namespace.name)
     } catch {
       // A failed inspection, for example with too many open files, must not look like a dead machine.
       return null

@@ -1,4 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs'
+import { DATAGRAM_TABLE } from '../../../amphora-agent/protocol/datagrams.js'
+import { nftTables } from '../../network/local/nft-command.js'
 import { readProcessStat } from '../../process/process-stat.js'
 import type { Inspection } from '../driver.js'
 import { unlessGone } from './unless-gone.js'
@@ -10,15 +12,23 @@ const SSH_PORT = 22
 const MAX_PROCESSES = 4_096
 
 /**
- * Checks from the host whether HAProxy is alive in a machine and listens. Reads only kernel tables, so the result
- * depends on neither the management network nor anything inside the machine.
+ * Checks from the host whether HAProxy is alive in a machine and listens, and whether the kernel forwards UDP and SCTP
+ * there. Reads only kernel tables, so the result depends on neither the management network nor anything inside the
+ * machine.
  * @param holder the process that holds the machine
+ * @param namespace name of its network namespace
  * @returns null if the host shows none of its processes
  * @throws Error if the inspection fails, which proves nothing about the machine
  */
-export function inspectMachine(holder: number): Inspection | null {
+export async function inspectMachine(holder: number, namespace: string): Promise<Inspection | null> {
   const processes = descendantsOf(holder)
   if (processes.length === 0) return null
+  const { serves, finding } = inspectHaproxy(holder, processes)
+  const forwards = (await nftTables(namespace, 'inet')).includes(DATAGRAM_TABLE)
+  return { serves, forwards, finding: forwards ? `${finding}; the kernel forwards UDP and SCTP` : finding }
+}
+
+function inspectHaproxy(holder: number, processes: readonly ProcessState[]): Omit<Inspection, 'forwards'> {
   const haproxy = processes.filter(({ name }) => name === 'haproxy')
   // The master only waits for its workers.
   const workers = haproxy.filter(({ pid }) => !haproxy.some(({ parent }) => parent === pid))

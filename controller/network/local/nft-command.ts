@@ -12,6 +12,15 @@ export async function nft(namespace: string | null, commands: string): Promise<v
 }
 
 /**
+ * The names of a family's tables in a named network namespace.
+ * @throws IpCommandError, which proves nothing about the tables
+ */
+export async function nftTables(namespace: string, family: string): Promise<string[]> {
+  const text = await runTool(inNamespace(namespace, ['nft', 'list', 'tables', family]), '')
+  return [...text.matchAll(/^table \S+ (\S+)$/gm)].map(([, name]) => name!)
+}
+
+/**
  * A table as nft prints it, without what traffic and repeated commands change: elements that hold a state, handles. Two
  * equal texts mean that the table does the same.
  * @param table family and name

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { closeSync, openSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { DATAGRAM_TABLE } from '../../../amphora-agent/protocol/datagrams.js'
 import { inspectMachine } from '../../../controller/compute/namespace/inspect-machine.js'
 import { createLab, eventually } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
@@ -17,10 +18,7 @@ const LISTEN = `for (const place of process.argv.slice(1)) {
 }
 setInterval(() => {}, 1000)`
 
-/**
- * A machine whose HAProxy listens on these addresses. @returns the process that holds it and the HAProxy
- * process
- */
+/** A machine whose HAProxy listens on these addresses. @returns the process that holds it, and its network namespace */
 async function createMachine(t: Test, places: readonly string[]) {
   const init = ['bash', '-c', 'ip link set lo up; "$@" & wait $!', 'init', haproxy, '-e', LISTEN, ...places]
   const holder = spawn('unshare', ['--net', '--pid', '--fork', '--kill-child', ...init], {
@@ -36,7 +34,11 @@ async function createMachine(t: Test, places: readonly string[]) {
     said += piece
     if (said.split('\n').length > places.length) break
   }
-  return holder.pid ?? 0
+  const pid = holder.pid ?? 0
+  const namespace = `inspected-${pid}`
+  execFileSync('ip', ['netns', 'attach', namespace, String(pid)])
+  t.teardown(() => execFileSync('ip', ['netns', 'delete', namespace]))
+  return { pid, namespace, inspect: () => inspectMachine(pid, namespace) }
 }
 
 /** Runs a task while this process cannot open files. */
@@ -60,20 +62,26 @@ async function withoutFreeFiles<T>(act: () => Promise<T>): Promise<T> {
 
 t.test('the host inspects a machine from outside', async t => {
   await t.test('a tenant’s listener on port 22 counts, next to sshd’s on the same port', async t => {
-    const holder = await createMachine(t, ['127.0.0.1:22', '127.0.0.2:22'])
-    t.match(inspectMachine(holder), { serves: true, finding: 'HAProxy runs and listens on 22' })
+    const { inspect } = await createMachine(t, ['127.0.0.1:22', '127.0.0.2:22'])
+    t.match(await inspect(), { serves: true, forwards: false, finding: 'HAProxy runs and listens on 22' })
   })
   await t.test('sshd alone does not count as a listener', async t => {
-    const holder = await createMachine(t, ['127.0.0.1:22'])
-    t.match(inspectMachine(holder), { serves: false, finding: 'HAProxy listens on no port' })
+    const { inspect } = await createMachine(t, ['127.0.0.1:22'])
+    t.match(await inspect(), { serves: false, finding: 'HAProxy listens on no port' })
+  })
+  await t.test('what the kernel forwards needs no HAProxy', async t => {
+    const { inspect, namespace } = await createMachine(t, ['127.0.0.1:22'])
+    execFileSync('ip', ['netns', 'exec', namespace, 'nft', 'add', 'table', 'inet', DATAGRAM_TABLE])
+    const finding = 'HAProxy listens on no port; the kernel forwards UDP and SCTP'
+    t.same(await inspect(), { serves: false, forwards: true, finding })
   })
   await t.test('a host out of file descriptors throws instead of reporting', async t => {
-    const holder = await createMachine(t, ['127.0.0.1:80'])
-    t.match(inspectMachine(holder), { serves: true })
-    await withoutFreeFiles(async () => t.throws(() => inspectMachine(holder), { code: 'EMFILE' }))
+    const { inspect } = await createMachine(t, ['127.0.0.1:80'])
+    t.match(await inspect(), { serves: true })
+    await withoutFreeFiles(() => t.rejects(inspect(), { code: 'EMFILE' }))
   })
   await t.test('a stopped machine yields null', async t => {
-    t.equal(inspectMachine(2 ** 22 + 1), null)
+    t.equal(await inspectMachine(2 ** 22 + 1, 'none'), null)
   })
 })
 

@@ -213,7 +213,7 @@ export function createAmphoraWorld() {
       inspect: async id => {
         const machine = machines.get(id)
         if (machine?.state !== 'running' || isOpaque) return null
-        return { serves: !machine.hung && machine.applied !== null, finding: '' }
+        return { serves: !machine.hung && machine.applied !== null, forwards: false, finding: '' }
       },
       list: async () => [...machines].map(([id, machine]) => describe(id, machine)),
       delete: id => call('delete', broken, () => void machines.delete(id)),

@@ -4,6 +4,7 @@ import { desiredSchema } from '../../../amphora-agent/protocol/desired.js'
 import { readExchange } from '../../../controller/load-balancer/objects/health-monitors/exchange.js'
 import { shareFlows } from '../../../controller/load-balancer/tree/flow-capacity.js'
 import type { ListenerNode, LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
+import { servesAll } from '../../../controller/provider/amphora/plan/plan-unreachable.js'
 import { flowShortage } from '../../../controller/provider/amphora/rendering/datagrams/datagrams.js'
 import { renderDesired, shortageOf } from '../../../controller/provider/amphora/rendering/desired.js'
 import { aListener, aMember, aMonitor, aPool, aTree, someFacts, uuid } from '../../golden/models.js'
@@ -94,6 +95,29 @@ t.test('a monitor that no agent could carry out is refused', async t => {
   for (const type of ['UDP-CONNECT', 'SCTP', 'TCP', 'HTTP', 'PING'] as const) {
     const pool = aPool(2, { protocol: 'UDP', healthMonitor: aMonitor(1, { type }) })
     t.doesNotThrow(() => desiredSchema.parse(renderDesired(balanced({ pools: [pool] }), someFacts())), type)
+  }
+})
+
+t.test('an unreachable amphora serves if it has what its listeners need, and a part while a change waits', async t => {
+  const [http, udp] = [aListener(1), aListener(2, { protocol: 'UDP' })]
+  const off = { ...http, adminStateUp: false }
+  const cases: [ListenerNode[], [serves: boolean, forwards: boolean], settled: boolean, waiting: boolean][] = [
+    [[http], [true, false], true, true],
+    [[http], [false, false], false, false],
+    [[http], [false, true], false, true],
+    [[udp], [false, true], true, true],
+    [[udp], [true, false], false, true],
+    [[udp, off], [false, true], true, true],
+    [[http, udp], [true, true], true, true],
+    [[http, udp], [true, false], false, true],
+    [[http, udp], [false, true], false, true],
+    [[off], [true, true], false, true],
+  ]
+  for (const [listeners, [serves, forwards], settled, waiting] of cases) {
+    const about = JSON.stringify([listeners.map(({ protocol }) => protocol), serves, forwards])
+    const at = (generation: number) =>
+      servesAll(aTree({ listeners, generation, appliedGeneration: 6 }), { serves, forwards })
+    t.same([at(6), at(7)], [settled, waiting], about)
   }
 })
 

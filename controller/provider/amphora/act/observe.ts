@@ -6,6 +6,7 @@ import type { Claim } from '../../../queue/claim.js'
 import { agentTarget, probeAgent } from '../agent/agent.js'
 import { desiredSubnetIds } from '../plan/desired-ports.js'
 import type { AmphoraRow, Observed, ObservedAmphora } from '../plan/observation.js'
+import { servesAll } from '../plan/plan-unreachable.js'
 import { readAmphorae, recordReach } from './amphora-rows.js'
 import type { MachineParts } from './machine.js'
 
@@ -65,7 +66,7 @@ function recall(
 async function observeAnew({ parts, tree, createdPorts }: Observing, rows: readonly AmphoraRow[]): Promise<Observed> {
   const { network } = parts
   const [amphorae, desired, vipPort] = await Promise.all([
-    Promise.all(rows.map(row => observeAmphora(parts, row, createdPorts))),
+    Promise.all(rows.map(row => observeAmphora(parts, tree, row, createdPorts))),
     network.subnets(desiredSubnetIds(tree)),
     createdPorts.get(tree.id) ?? (tree.vip.portId === null ? null : network.port(tree.vip.portId)),
   ])
@@ -77,6 +78,7 @@ async function observeAnew({ parts, tree, createdPorts }: Observing, rows: reado
 
 async function observeAmphora(
   parts: Observing['parts'],
+  tree: LoadBalancerTree,
   row: AmphoraRow,
   createdPorts: ReadonlyMap<string, Port>,
 ): Promise<ObservedAmphora> {
@@ -100,7 +102,7 @@ async function observeAmphora(
   if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
   if (isReached) return { ...observed, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
   const inspection = await compute.inspect(row.id)
-  return { ...observed, plugged, agent, serves: inspection?.serves ?? null }
+  return { ...observed, plugged, agent, serves: inspection === null ? null : servesAll(tree, inspection) }
 }
 
 /** False if the interface may not send from all of the port's addresses yet, because a worker died in between. */

@@ -1,6 +1,9 @@
 import type { MissingMaterial } from '../../../../amphora-agent/protocol/messages.js'
+import type { Inspection } from '../../../compute/driver.js'
+import { isDatagram } from '../../../load-balancer/objects/protocols.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
+import { isDesired as isEnabled } from '../rendering/desired-objects.js'
 import type { ObservedAmphora } from './observation.js'
 
 export type UnreachableFacts = {
@@ -35,6 +38,20 @@ export function verdictOn(
     return isDesired(tree) ? 'restart' : 'wait'
   }
   return facts.silentAlone.has(amphora.id) ? 'restart' : 'wait'
+}
+
+/**
+ * Whether a machine serves all that its load balancer has. While a change waits, what the machine has may be only a part
+ * of that, so a part suffices.
+ */
+export function servesAll(
+  { adminStateUp, generation, appliedGeneration, listeners }: LoadBalancerTree,
+  { serves, forwards }: Pick<Inspection, 'serves' | 'forwards'>,
+): boolean {
+  if (generation > appliedGeneration) return serves || forwards
+  const enabled = adminStateUp ? listeners.filter(isEnabled) : []
+  const needed = new Set(enabled.map(({ protocol }) => isDatagram(protocol)))
+  return needed.size > 0 && (!needed.has(false) || serves) && (!needed.has(true) || forwards)
 }
 
 export const isHeard = ({ heardSeconds }: ObservedAmphora, { staleAfterSeconds }: UnreachableFacts): boolean =>
