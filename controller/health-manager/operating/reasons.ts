@@ -67,7 +67,9 @@ function memberReason(
   if (!adminStateUp) return 'The member is disabled (admin_state_up is false)'
   if (!pools.has(pool.id)) return unusedReason(stored, pool)
   if (members.get(id) === undefined && !stored.settled) return 'The last change is not applied yet'
-  return members.get(id) === 'MAINT' ? 'HAProxy has put the member into maintenance' : 'The member is not checked yet'
+  return members.get(id) === 'MAINT'
+    ? 'The amphora has put the member into maintenance'
+    : 'The member is not checked yet'
 }
 
 function unusedReason({ adminStateUp, settled }: Stored, pool: StoredPool): string {

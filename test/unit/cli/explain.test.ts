@@ -81,7 +81,58 @@ t.test('the whole text for a member that refuses connections', async t => {
 
 t.test('each cause has its words and its remedy', async t => {
   const alone = (member: Member) => facts({ pools: [aPool([member])] })
+  const udp: Listener = { ...listener, protocol: 'UDP', protocol_port: 53 }
+  const overUdp = (words: string, type = 'UDP-CONNECT') =>
+    facts({
+      listeners: [udp],
+      pools: [aPool([failing(words)], { protocol: 'UDP', monitor: { ...monitor, type, url_path: '/ping?pong' } })],
+    })
   const cases: [string, Facts, boolean, RegExp, RegExp][] = [
+    [
+      'no UDP server',
+      overUdp('Layer4 connection problem: Connection refused'),
+      false,
+      /nothing listens/,
+      /ss -lun 'sport/,
+    ],
+    [
+      'no SCTP server',
+      overUdp('Layer4 connection problem: Connection refused (ABORT)', 'SCTP'),
+      false,
+      /nothing/,
+      /-lSn/,
+    ],
+    ['a TCP monitor', overUdp('Layer4 connection problem: Connection refused', 'TCP'), false, /nothing/, /ss -ltn/],
+    [
+      'no answer',
+      overUdp('Layer7 timeout'),
+      false,
+      /does not answer what the health/,
+      /the payload .* longer than 3 s/,
+    ],
+    ['a wrong answer', overUdp('Layer7 invalid response'), false, /answers with something else/, /after the question/],
+    ['UDP by HTTP', overUdp('Layer7 invalid response', 'HTTP'), false, /not HTTP/, /type TCP/],
+    [
+      'the limit of flows',
+      facts({ listeners: [{ ...udp, operating_status: 'DEGRADED', connection_limit: 5 }] }, degraded),
+      false,
+      /port 53 has as many flows as connection_limit allows \(5\)/,
+      /--connection-limit N l/,
+    ],
+    [
+      'a UDP listener without a pool',
+      facts({ listeners: [{ ...udp, default_pool_id: null }], pools: [] }),
+      false,
+      /so it refuses clients\./,
+      /--default-pool POOL l/,
+    ],
+    [
+      'a UDP pool without a member',
+      facts({ listeners: [udp], pools: [aPool([], { protocol: 'UDP' })] }),
+      false,
+      /no member, so its clients are refused/,
+      /member create/,
+    ],
     ['all is well', facts(), true, /^All is well with the load balancer\.$/m, /^Checked: /m],
     ['a firewall', withMember(failing('Layer4 timeout')), false, /10\.0\.0\.5:8080 does not answer/, /firewall/],
     ['no route', withMember(failing('Layer4 connection problem: No route to host')), false, /no route to/, /subnet_id/],

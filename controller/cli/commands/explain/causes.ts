@@ -7,6 +7,8 @@ const EVENTS = 'GET /v2/lbaas/loadbalancers/ID/events tells what was asked and d
 /** A change usually takes effect within seconds. */
 const LONG_PENDING_MS = 120_000
 const HTTP_LIKE: ReadonlySet<string> = new Set(['HTTP', 'HTTPS', 'TERMINATED_HTTPS'])
+/** Their clients have flows rather than connections. */
+const DATAGRAMS: ReadonlySet<string> = new Set(['UDP', 'SCTP'])
 
 /** Everything that is wrong with a load balancer, the first cause first. Pure. */
 export function findCauses(facts: Facts): Finding[] {
@@ -84,7 +86,7 @@ function listenerFindings({ policies, pools }: Facts, listener: Listener): Findi
     findings.push(
       find(
         'down',
-        `port ${port} has as many connections as connection_limit allows (${listener.connection_limit}).`,
+        `port ${port} has as many ${DATAGRAMS.has(protocol) ? 'flows' : 'connections'} as connection_limit allows (${listener.connection_limit}).`,
         `raise the limit: openstack loadbalancer listener set --connection-limit N ${id}`,
       ),
     )
@@ -94,7 +96,8 @@ function listenerFindings({ policies, pools }: Facts, listener: Listener): Findi
     )
   }
   const pool = pools.find(each => each.id === poolId)
-  const answers = HTTP_LIKE.has(protocol) ? 'answers 503' : 'closes connections'
+  const otherwise = DATAGRAMS.has(protocol) ? 'refuses clients' : 'closes connections'
+  const answers = HTTP_LIKE.has(protocol) ? 'answers 503' : otherwise
   const acts = policies.some(policy => policy.listener_id === id && policy.admin_state_up && policy.rules.length > 0)
   if (pool === undefined && protocol !== 'PROMETHEUS') {
     findings.push(
@@ -141,7 +144,7 @@ function poolFindings(facts: Facts, pool: Pool): Finding[] {
     return [
       one(
         'down',
-        `the pool ${titleOf(pool)} has no member, so requests for it get 503 or a closed connection.`,
+        `the pool ${titleOf(pool)} has no member, so ${DATAGRAMS.has(pool.protocol) ? 'its clients are refused' : 'requests for it get 503 or a closed connection'}.`,
         `add one: openstack loadbalancer member create --address ADDRESS --protocol-port PORT ${id}`,
       ),
     ]
@@ -194,26 +197,37 @@ function checkFinding(text: string, member: Member, monitor: Monitor | null): Pi
         : `check another path, or accept the code: ${set} --url-path PATH --expected-codes ${code} ${monitorId}`,
     }
   }
-  const known = CHECKS.find(({ words }) => words.test(text))
+  const known = CHECKS.find(({ words, type = monitor?.type }) => words.test(text) && type === monitor?.type)
   if (known === undefined)
     return { cause: `the health check of ${at} fails.`, remedy: 'look at the log of the server there' }
   return {
     cause: known.cause(at),
     remedy: known.remedy({
-      ...{ port, subnetId: member.subnet_id, timeout: monitor?.timeout ?? 0 },
+      ...{ port, type: monitor?.type ?? '', subnetId: member.subnet_id, timeout: monitor?.timeout ?? 0 },
       set: `${set} --timeout N ${monitorId}`,
     }),
   }
 }
 
-type Check = { port: number; subnetId: string | null; timeout: number; set: string }
+type Check = { port: number; type: string; subnetId: string | null; timeout: number; set: string }
 
-const CHECKS: readonly { words: RegExp; cause: (at: string) => string; remedy: (check: Check) => string }[] = [
+/** The options with which ss lists what a probe of this type looks for. */
+const socketsFor = (type: string): string => (type === 'UDP-CONNECT' ? '-lun' : type === 'SCTP' ? '-lSn' : '-ltn')
+
+type CheckWords = {
+  words: RegExp
+  /** Only for monitors of this type. */
+  type?: string
+  cause: (at: string) => string
+  remedy: (check: Check) => string
+}
+
+const CHECKS: readonly CheckWords[] = [
   {
     words: /Connection refused/,
     cause: at => `nothing listens on ${at}, as seen from the amphora.`,
-    remedy: ({ port }) =>
-      `start the server there, on an address other than 127.0.0.1, or correct the address or port of the member; check there: ss -ltn 'sport = :${port}'`,
+    remedy: ({ port, type }) =>
+      `start the server there, on an address other than 127.0.0.1, or correct the address or port of the member; check there: ss ${socketsFor(type)} 'sport = :${port}'`,
   },
   {
     words: /No route to host|unreachable/,
@@ -235,6 +249,19 @@ const CHECKS: readonly { words: RegExp; cause: (at: string) => string; remedy: (
     cause: at => `${at} accepts connections and does not complete the TLS handshake.`,
     remedy: () =>
       'check a server without TLS with a health monitor of type HTTP or TCP; otherwise repair its TLS settings',
+  },
+  {
+    words: /^Layer7 timeout/,
+    type: 'UDP-CONNECT',
+    cause: at => `${at} does not answer what the health monitor sends.`,
+    remedy: ({ timeout, set }) =>
+      `see that the server answers the payload of the monitor's url_path, and that no firewall drops it; if it is slow, wait longer than ${timeout} s: ${set}`,
+  },
+  {
+    words: /^Layer7 invalid/,
+    type: 'UDP-CONNECT',
+    cause: at => `${at} answers with something else than the health monitor expects.`,
+    remedy: () => "correct the server, or the part of the monitor's url_path after the question mark",
   },
   {
     words: /^Layer7 timeout/,

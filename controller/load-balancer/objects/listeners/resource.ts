@@ -38,7 +38,7 @@ export const listener = defineResource({
       settable(
         integer(-1),
         -1,
-        'Maximum concurrent connections; 0 admits none, -1 takes an equal share of the connections that other limits leave.',
+        'Maximum concurrent connections, or flows for UDP and SCTP; 0 admits none, -1 takes an equal share of what other limits leave.',
       ),
     ),
     default_tls_container_ref: rendered(
@@ -70,11 +70,19 @@ export const listener = defineResource({
     created_at: shared.createdAt,
     updated_at: shared.updatedAt,
     loadbalancers: derived('json', idReference('o.load_balancer_id'), 'Load balancer of the listener, as a list.'),
-    timeout_client_data: rendered(settable(milliseconds, 50_000, 'Client inactivity timeout in milliseconds.')),
-    timeout_member_connect: rendered(
-      settable(milliseconds, 5_000, 'Timeout for connecting to a member, in milliseconds.'),
+    timeout_client_data: rendered(
+      settable(
+        milliseconds,
+        50_000,
+        'Client inactivity timeout in milliseconds. For UDP and SCTP, how long a flow without packets keeps its member.',
+      ),
     ),
-    timeout_member_data: rendered(settable(milliseconds, 50_000, 'Member inactivity timeout in milliseconds.')),
+    timeout_member_connect: rendered(
+      settable(milliseconds, 5_000, 'Timeout for connecting to a member, in milliseconds. UDP and SCTP ignore it.'),
+    ),
+    timeout_member_data: rendered(
+      settable(milliseconds, 50_000, 'Member inactivity timeout in milliseconds. UDP and SCTP ignore it.'),
+    ),
     timeout_tcp_inspect: rendered(
       settable(
         milliseconds,

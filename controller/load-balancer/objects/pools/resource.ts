@@ -21,8 +21,14 @@ const PERSISTENCES = ['SOURCE_IP', 'HTTP_COOKIE', 'APP_COOKIE'] as const
 const sessionPersistence = record({
   type: described(oneOf(PERSISTENCES), 'How clients are identified.'),
   cookie_name: described(cookieName, 'Name of the cookie.'),
-  persistence_timeout: described(integer(0), 'Seconds that a client stays with its member (UDP and SCTP).'),
-  persistence_granularity: described(netmask, 'Netmask that groups client addresses (UDP and SCTP).'),
+  persistence_timeout: described(
+    integer(0),
+    'Seconds without packets after which a client may get another member; 360 by default, 0 for no persistence (UDP and SCTP).',
+  ),
+  persistence_granularity: described(
+    netmask,
+    'Netmask of clients that share a member; a client of the other IP version has its own (UDP and SCTP).',
+  ),
 })
 
 /** The rules ensure a type. Early versions stored records without one, which mean no persistence. */
@@ -82,7 +88,7 @@ export const pool = defineResource({
       settable(
         integer(0, 3600),
         30,
-        'Seconds to drain connections of a member that was deleted or disabled, or whose pool no listener uses any more; the rest are then closed.',
+        'Seconds to drain connections of a member that was deleted or disabled, or whose pool no listener uses any more; the rest are then closed. Clients of UDP and SCTP move to another member at once.',
       ),
     ),
     project_id: shared.projectId,
