@@ -215,8 +215,13 @@ export const commands: readonly Entry[] = [
   },
   {
     name: 'network',
-    summary: 'give programs of this machine a place on a network',
+    summary: 'give programs of this machine a place on a network; run the network worker',
     commands: [
+      {
+        name: 'worker',
+        summary: 'run only a network worker, until SIGTERM: routers, floating IPs, security groups',
+        load: () => import('./processes/network-worker.js'),
+      },
       {
         name: 'attach',
         summary: 'give a program, namespace or container an interface and an address on a network',

@@ -56,6 +56,7 @@ t.test('krater demo, from an empty machine to traffic and back', async t => {
       'key-manager-worker',
       'load-balancer-api',
       'network-api',
+      'network-worker',
       'up',
       'worker',
     ])

@@ -6,6 +6,7 @@ import { Option } from 'commander'
 import type { Machine } from '../../compute/driver.js'
 import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
+import { removeOtherRouters } from '../../network/local/routers/apply.js'
 import { endProcesses } from '../../process/process-identity.js'
 import type { Command } from '../command.js'
 import { reasonOf } from '../faults/system-fault.js'
@@ -144,6 +145,7 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   if (amphorae.length > 0) print(`Removed ${amphorae.length} ${amphorae.length === 1 ? 'amphora' : 'amphorae'}.`)
   await removeAttachments(directory)
   const fabric = fabricOf(directory)
+  await removeOtherRouters(fabric, [])
   if (existsSync(`/run/netns/${fabric.namespace}`)) await removeHostInterfaces(id)
   await fabric.remove()
 }

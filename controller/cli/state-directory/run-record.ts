@@ -12,6 +12,7 @@ export const PROCESS_NAMES = [
   'load-balancer-api',
   'key-manager-api',
   'worker',
+  'network-worker',
   'health-manager',
   'key-manager-worker',
   'acme-validator',

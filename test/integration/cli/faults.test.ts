@@ -192,6 +192,12 @@ const ROWS: Readonly<Record<string, Row>> = {
       ...{ ...DATABASE, 'missing keys': true, 'full disk': true, 'read-only disk': true },
     },
   },
+  'network worker': {
+    environment: LOCAL,
+    ready: /network-worker is ready/,
+    well: { status: 0, says: /is stopping/ },
+    faults: PROCESS,
+  },
   'network attach': {
     args: ['private', 'web-1'],
     environment: LOCAL,

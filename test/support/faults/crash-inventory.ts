@@ -127,5 +127,5 @@ async function namespacesOf(instance: string): Promise<string[]> {
   return stdout
     .split('\n')
     .map(line => line.split(' ')[0] ?? '')
-    .filter(name => name.startsWith(`krater-${instance}`))
+    .filter(name => name.startsWith('krater-') && name.includes(instance))
 }

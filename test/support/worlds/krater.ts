@@ -220,7 +220,7 @@ async function namespacePids(instance: string): Promise<number[]> {
 
 function namespacesOf(instance: string): string[] {
   if (!existsSync('/run/netns')) return []
-  return readdirSync('/run/netns').filter(name => name.startsWith(`krater-${instance}`))
+  return readdirSync('/run/netns').filter(name => name.startsWith('krater-') && name.includes(instance))
 }
 
 function killIfThere(pid: number): void {

@@ -1,5 +1,6 @@
 import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import { createExchange } from '../../../http/exchange.js'
+import { networkDriver } from '../../../network/drivers.js'
 import { listenersOf } from '../../host/checks.js'
 import { logFile } from '../../host/log-files.js'
 import { takenPorts } from '../../host/ports.js'
@@ -11,6 +12,7 @@ import { listeningUrl } from '../../wiring/service-urls.js'
 const COMMANDS: Readonly<Partial<Record<ProcessName, string>>> = {
   worker: 'worker',
   'health-manager': 'health-manager',
+  'network-worker': 'network worker',
   'key-manager-worker': 'key-manager worker',
   'acme-validator': 'key-manager acme-validator',
 }
@@ -37,7 +39,10 @@ export async function checkService({ config, directory }: Instance, running: rea
     answering('network', urlOf(config.network)),
     answering('key manager', urlOf(config.key_manager)),
   ])
-  const isNeeded = (name: string) => name !== 'acme-validator' || config.key_manager.acme_server.enable
+  const isNeeded = (name: string) => {
+    if (name === 'network-worker') return networkDriver(config.network.driver).onHost
+    return name !== 'acme-validator' || config.key_manager.acme_server.enable
+  }
   const missing = Object.entries(COMMANDS).filter(
     ([name]) => isNeeded(name) && !running.some(record => record.name === name),
   )

@@ -48,6 +48,7 @@ export const command: Command = {
 const childrenOf = ({ config }: Instance): readonly ChildName[] => [
   ...(config.identity.external_url === undefined ? (['identity-api'] as const) : []),
   ...(['network-api', 'load-balancer-api', 'key-manager-api'] as const),
+  ...(networkDriver(config.network.driver).onHost ? (['network-worker'] as const) : []),
   ...(['worker', 'health-manager', 'key-manager-worker'] as const),
   ...(config.key_manager.acme_server.enable ? (['acme-validator'] as const) : []),
   ...(config.key_manager.keystone_notifications.enable ? (['keystone-listener'] as const) : []),
@@ -59,6 +60,7 @@ const COMMANDS: Readonly<Partial<Record<ChildName, readonly string[]>>> = {
   'network-api': ['api', '--only', 'network'],
   'load-balancer-api': ['api', '--only', 'load-balancer'],
   'key-manager-api': ['api', '--only', 'key-manager'],
+  'network-worker': ['network', 'worker'],
   'key-manager-worker': ['key-manager', 'worker'],
   'acme-validator': ['key-manager', 'acme-validator'],
 }

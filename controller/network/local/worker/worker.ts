@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { Database } from '../../../database/connection.js'
+import { isDatabaseAway } from '../../../database/database-away.js'
+import type { Logger } from '../../../log/log.js'
+import { listenForWakeUps } from '../../../queue/wake-up.js'
+import type { Fabric } from '../fabric.js'
+import { createRouterKeeper } from './keep-routers.js'
+import { readRouters } from './read-routers.js'
+
+export type NetworkWorkerOptions = {
+  /** Connected with the network service's role. */
+  database: Database
+  /** For the listening connection. */
+  databaseUrl: string
+  fabric: Fabric
+  log: Logger
+}
+
+/** Notified by triggers on the tables that the worker reads. */
+const CHANNEL = 'krater_network'
+/** Longest pause between two rounds without a wake-up. */
+const SWEEP_MS = 5_000
+
+/**
+ * Carries out what the tables of the network service say, until stopped: reads it, compares it with the kernel, and
+ * repairs what differs. A round follows every change of the tables, and every sweep. What fails is tried again in the
+ * next one, and holds up nothing else. A crash leaves nothing that the next round does not find.
+ */
+export async function startNetworkWorker({ database, databaseUrl, fabric, log }: NetworkWorkerOptions): Promise<{
+  stop: () => Promise<void>
+}> {
+  const routers = createRouterKeeper(fabric, log)
+  const stopping = new AbortController()
+  let wake = (): void => undefined
+  let isWoken = false
+
+  const round = async (): Promise<void> => {
+    await routers.keep(await readRouters(database), stopping.signal)
+  }
+
+  const pause = async (): Promise<void> => {
+    const timeout = new AbortController()
+    wake = () => timeout.abort()
+    if (!isWoken && !stopping.signal.aborted)
+      await sleep(SWEEP_MS, undefined, { signal: timeout.signal }).catch(() => undefined)
+    isWoken = false
+  }
+
+  const rounds = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      await round().catch((error: unknown) => {
+        const what = isDatabaseAway(error) ? 'database away; trying again' : 'a round failed; trying again'
+        if (!stopping.signal.aborted) log.warn({ err: error }, what)
+      })
+      await pause()
+    }
+  }
+
+  const onWake = () => {
+    isWoken = true
+    wake()
+  }
+  const wakeUps = await listenForWakeUps({ databaseUrl, channel: CHANNEL, onWake, log })
+  const done = rounds()
+  return {
+    stop: async () => {
+      stopping.abort()
+      wake()
+      await wakeUps.stop()
+      await done
+    },
+  }
+}
