@@ -4,51 +4,76 @@ import type { Database } from '../database/connection.js'
 import type { Logger } from '../log/log.js'
 import { networkDescription } from './api/description.js'
 import { type DialectOptions, networkDialect, type Service } from './api/dialect.js'
-import { createNetworks, networkSource } from './api/networks.js'
-import { createNoopResource } from './api/noop.js'
-import { createPorts, portSource } from './api/ports.js'
+import { createNetworks, networkSource } from './api/networks/networks.js'
+import { createSubnets, subnetSource } from './api/networks/subnets.js'
+import { createNoopResource, noopRouterActions } from './api/noop.js'
+import { portSource } from './api/ports/port-source.js'
+import { createPorts } from './api/ports/ports.js'
 import { createQuotas, noopQuotas } from './api/quotas.js'
+import { createRouterActions } from './api/routers/actions.js'
+import { createFloatingIps, floatingIpSource } from './api/routers/floating-ips.js'
+import { routerSource } from './api/routers/router-source.js'
+import { createRouters } from './api/routers/routers.js'
 import { computeRoutes } from './api/routes/compute.js'
 import { otherRoutes } from './api/routes/other-collections.js'
 import { quotaRoutes } from './api/routes/quotas.js'
-import { resourceRoutes } from './api/routes/resources.js'
+import { fixedResourceRoutes, resourceRoutes } from './api/routes/resources.js'
+import { routerActionRoutes } from './api/routes/router-actions.js'
 import { versionRoutes } from './api/routes/versions.js'
-import { createSubnets, subnetSource } from './api/subnets.js'
+import { createGroups, groupSource } from './api/security-groups/groups.js'
+import { createRules, ruleSource } from './api/security-groups/rules.js'
 import type { NetworkSettings } from './options.js'
 
 export type NetworkApiOptions = DialectOptions & {
   /** Connected with the network service's role. The driver `noop` never queries it. */
   database: Database
-  config: Pick<NetworkSettings, 'driver' | 'quota' | 'shared_addresses'>
+  config: Pick<NetworkSettings, 'driver' | 'quota' | 'shared_addresses' | 'physical_networks'>
   log: Logger
 }
 
 const routes = [
   ...versionRoutes,
-  ...[networkSource, subnetSource, portSource].flatMap(resourceRoutes),
+  ...[networkSource, subnetSource, portSource, routerSource, floatingIpSource, groupSource].flatMap(resourceRoutes),
+  ...fixedResourceRoutes(ruleSource),
+  ...routerActionRoutes,
   ...quotaRoutes,
   ...otherRoutes,
   ...computeRoutes,
 ]
 
-/** The subset of the Networking API v2.0 that load balancer clients need: networks, subnets and ports. */
+/** The subset of the Networking API v2.0 that load balancer clients need. */
 export function createNetworkApi({ database, config, log, ...options }: NetworkApiOptions): Koa {
-  const isNoop = config.driver === 'noop'
-  const service: Service = {
-    resources: isNoop
-      ? {
-          network: createNoopResource('network'),
-          subnet: createNoopResource('subnet'),
-          port: createNoopResource('port'),
-        }
-      : {
-          network: createNetworks(database, config),
-          subnet: createSubnets(database, config),
-          port: createPorts(database, config),
-        },
-    quotas: isNoop ? noopQuotas : createQuotas(database),
-    defaultLimits: config.quota,
-  }
+  const service = config.driver === 'noop' ? noopService(config) : storedService(database, config)
   const dialect = networkDialect(options)
   return createApi({ dialect, routes, service, log, description: { make: networkDescription } })
 }
+
+const noopService = ({ quota }: NetworkApiOptions['config']): Service => ({
+  resources: {
+    network: createNoopResource('network'),
+    subnet: createNoopResource('subnet'),
+    port: createNoopResource('port'),
+    router: createNoopResource('router'),
+    floatingip: createNoopResource('floatingip'),
+    security_group: createNoopResource('security_group'),
+    security_group_rule: createNoopResource('security_group_rule'),
+  },
+  routerActions: noopRouterActions,
+  quotas: noopQuotas,
+  defaultLimits: quota,
+})
+
+const storedService = (database: Database, config: NetworkApiOptions['config']): Service => ({
+  resources: {
+    network: createNetworks(database, config),
+    subnet: createSubnets(database, config),
+    port: createPorts(database, config),
+    router: createRouters(database, config),
+    floatingip: createFloatingIps(database, config),
+    security_group: createGroups(database, config),
+    security_group_rule: createRules(database, config),
+  },
+  routerActions: createRouterActions(database),
+  quotas: createQuotas(database),
+  defaultLimits: config.quota,
+})

@@ -113,10 +113,21 @@ export class NoAddressLeft extends Error {}
 export class ShareExhausted extends NoAddressLeft {}
 export class InvalidPortRequest extends Error {}
 
+/** device_owner of the ports of routers and floating IPs. */
+export const ROUTER_PORT_OWNER = {
+  interface: 'network:router_interface',
+  gateway: 'network:router_gateway',
+  floatingIp: 'network:floatingip',
+} as const
+
+export const ROUTER_PORT_OWNERS: readonly string[] = Object.values(ROUTER_PORT_OWNER)
+
 /** device_owner of the ports of Krater's services. */
 export const PORT_OWNER = {
   vip: 'Octavia',
   amphora: 'Octavia:amphora',
   management: 'Octavia:management',
   visitor: 'krater:visitor',
+  /** Of the ports that `krater network attach` makes, by the API. */
+  attachment: 'krater:attachment',
 } as const

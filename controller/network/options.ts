@@ -1,4 +1,4 @@
-import * as z from 'zod'
+import { z } from 'zod'
 import { apiAddress, defaultQuota } from '../options/values.js'
 import { networkDrivers } from './drivers.js'
 import { physicalNetworks } from './physical-networks.js'
@@ -8,6 +8,10 @@ const quota = z
     network: defaultQuota('networks', 100),
     subnet: defaultQuota('subnets', 100),
     port: defaultQuota('ports made by users', 500),
+    router: defaultQuota('routers', 10),
+    floatingip: defaultQuota('floating IPs', 50),
+    security_group: defaultQuota('security groups', 100),
+    security_group_rule: defaultQuota('rules of security groups', 1000),
   })
   .prefault({})
 

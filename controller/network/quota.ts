@@ -1,12 +1,20 @@
 import type { Knex } from 'knex'
 import { one } from '../database/query.js'
-import { type Fragment, sql } from '../database/sql.js'
+import { type Fragment, identifiers, sql } from '../database/sql.js'
+import { ROUTER_PORT_OWNERS } from './driver.js'
 
-/** The rows each quota counts. Ports made by the load balancer service do not count: its own quotas bound them. */
+/**
+ * The rows each quota counts. Ports made by the load balancer service do not count: its own quotas bound them; nor do
+ * ports of routers and floating IPs.
+ */
 const COUNTED = {
   network: sql`network`,
   subnet: sql`subnet`,
-  port: sql`(SELECT project_id FROM port WHERE ensured_name IS NULL) port`,
+  port: sql`(SELECT project_id FROM port WHERE ensured_name IS NULL AND device_owner <> ALL(${ROUTER_PORT_OWNERS})) port`,
+  router: sql`router`,
+  floatingip: sql`floating_ip`,
+  security_group: sql`security_group`,
+  security_group_rule: sql`security_group_rule`,
 } as const satisfies Record<string, Fragment>
 
 export type Counted = keyof typeof COUNTED
@@ -19,11 +27,15 @@ export type Limits = Readonly<Record<Counted, number>>
 /** A row of the quota table; null means the default. */
 export type StoredLimits = Readonly<Record<Counted, number | null>>
 
-export const effectiveLimits = (stored: StoredLimits | undefined, defaults: Limits): Limits => ({
-  network: stored?.network ?? defaults.network,
-  subnet: stored?.subnet ?? defaults.subnet,
-  port: stored?.port ?? defaults.port,
-})
+/** The columns of the quota table that hold limits. */
+export const LIMIT_COLUMNS = identifiers(COUNTED_RESOURCES)
+
+/** A value for every counted kind of object. */
+export const forEachCounted = <Value>(value: (resource: Counted) => Value): Record<Counted, Value> =>
+  Object.fromEntries(COUNTED_RESOURCES.map(resource => [resource, value(resource)])) as Record<Counted, Value>
+
+export const effectiveLimits = (stored: StoredLimits | undefined, defaults: Limits): Limits =>
+  forEachCounted(resource => stored?.[resource] ?? defaults[resource])
 
 /** The number of objects of this kind in the project. */
 export async function inUse(database: Knex, projectId: string, resource: Counted): Promise<number> {
@@ -44,7 +56,7 @@ export async function lockQuota(trx: Knex, projectId: string): Promise<StoredLim
     trx,
     sql<StoredLimits>`
      INSERT INTO quota AS held (project_id) VALUES (${projectId})
-     ON CONFLICT (project_id) DO UPDATE SET project_id = held.project_id RETURNING network, subnet, port`,
+     ON CONFLICT (project_id) DO UPDATE SET project_id = held.project_id RETURNING ${LIMIT_COLUMNS}`,
   )
 }
 

@@ -1,7 +1,8 @@
-import { type Fragment, sql } from '../database/sql.js'
+import { type Fragment, identifier, sql } from '../database/sql.js'
 import type { Caller } from '../identity/caller.js'
+import { ROUTER_PORT_OWNER } from './driver.js'
 
-export const isAdmin = (caller: Caller): boolean => caller.roles.includes('admin')
+export const isAdmin = (caller: Pick<Caller, 'roles'>): boolean => caller.roles.includes('admin')
 
 const EVERYTHING = sql`true`
 
@@ -27,11 +28,23 @@ export function visibleSubnets(caller: Caller): Fragment {
   return sql`(subnet.project_id = ${project} OR network.project_id = ${project} OR network.shared)`
 }
 
-/** Ports (aliases `port` and `network`) the caller may see: its own and those on its networks. */
+/** Objects of the caller's project. @param kind the alias of their table */
+export const ownObjects =
+  (kind: string) =>
+  (caller: Caller): Fragment =>
+    isAdmin(caller) ? EVERYTHING : sql`${identifier(kind, 'project_id')} = ${projectIdOf(caller)}`
+
+/** Ports (alias `port`) that hold the addresses of gateways and floating IPs on external networks. */
+export const OUTER_PORTS = sql`port.device_owner IN (${ROUTER_PORT_OWNER.gateway}, ${ROUTER_PORT_OWNER.floatingIp})`
+
+/**
+ * Ports (aliases `port` and `network`) the caller may see: its own and those on its networks. As in Neutron, its
+ * routers' gateways and its floating IPs show their addresses, but not their ports.
+ */
 export function visiblePorts(caller: Caller): Fragment {
   if (isAdmin(caller)) return EVERYTHING
   const project = projectIdOf(caller)
-  return sql`(port.project_id = ${project} OR network.project_id = ${project})`
+  return sql`(network.project_id = ${project} OR port.project_id = ${project} AND NOT ${OUTER_PORTS})`
 }
 
 const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i

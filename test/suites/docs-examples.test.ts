@@ -26,6 +26,10 @@ const CREATIONS: Readonly<Record<string, string>> = {
   'POST /v2.0/networks': 'NETWORK_ID',
   'POST /v2.0/subnets': 'SUBNET_ID',
   'POST /v2.0/ports': 'PORT_ID',
+  'POST /v2.0/routers': 'ROUTER_ID',
+  'POST /v2.0/floatingips': 'FLOATINGIP_ID',
+  'POST /v2.0/security-groups': 'SECURITY_GROUP_ID',
+  'POST /v2.0/security-group-rules': 'SECURITY_GROUP_RULE_ID',
   'POST /v1/secrets': 'SECRET_ID',
   'POST /v1/containers': 'CONTAINER_ID',
   'POST /v1/orders': 'ORDER_ID',
@@ -66,7 +70,7 @@ const REFUSED: readonly (readonly [RegExp, number])[] = [
   [/^POST \/v3\/(registered_)?limits$/, 501],
   [/^\w+ \/v3\/(registered_)?limits\/\{id\}$/, 404],
   // The noop network driver keeps no tags.
-  [/^(GET|DELETE) \/v2\.0\/\w+\/\{id\}\/tags\/\{tag\}$/, 404],
+  [/^(GET|DELETE) \/v2\.0\/[\w-]+\/\{id\}\/tags\/\{tag\}$/, 404],
 ]
 
 /** The order in which all examples can run: creations, other additions, reads, changes, deletions. */

@@ -1,5 +1,5 @@
-import * as z from 'zod'
-import { normaliseAddress } from '../addresses.js'
+import { z } from 'zod'
+import { normaliseAddress, parseCidr } from '../addresses.js'
 import { isUuid } from '../visibility.js'
 import { invalidRequest } from './neutron-error.js'
 import { isStorable, MAC_ADDRESS } from './select.js'
@@ -53,6 +53,16 @@ export const attribute = {
       error: issue => `${quoted(issue.input)} is not a permitted MAC address`,
     })
     .transform(text => text.toLowerCase()),
+  /** A subnet in CIDR notation without host bits. */
+  cidr: z.string({ error: 'not a valid IP subnet' }).transform((text, context) => {
+    const cidr = parseCidr(text)
+    const [base = ''] = text.split('/')
+    const hint = cidr === null || cidr.text === text.toLowerCase() ? '' : `, '${cidr.text}' is recommended`
+    // Refuses host bits. Compares values, since an IPv6 address has many spellings; 0177.0.0.1 and the like do not parse.
+    if (cidr !== null && parseCidr(`${base}/${cidr.version === 4 ? 32 : 128}`)?.first === cidr.first) return cidr
+    context.addIssue({ code: 'custom', message: `'${text}' isn't a recognized IP subnet cidr${hint}` })
+    return z.NEVER
+  }),
   /** A list of objects that this service does not support. */
   emptyList: z.array(z.unknown()).max(0, { error: 'not supported by this service; only [] is accepted' }),
 } as const

@@ -1,4 +1,4 @@
-import type * as z from 'zod'
+import type { z } from 'zod'
 import { type DescriptionTexts, openApiDocument } from '../../api/description/document.js'
 import type { Route } from '../../api/route.js'
 import { formOf, type OpenApi, objectOf, type Parameter, type Schema } from '../../api/schema.js'
@@ -6,11 +6,15 @@ import type { Caller } from '../../identity/caller.js'
 import { COUNTED_RESOURCES } from '../quota.js'
 import { RIGHTS, type Right, type Service } from './dialect.js'
 import { EXAMPLES } from './examples.js'
-import { createSchema as networkCreate, updateSchema as networkUpdate } from './networks.js'
+import { createSchema as networkCreate, updateSchema as networkUpdate } from './networks/networks.js'
+import { createSchema as subnetCreate, updateSchema as subnetUpdate } from './networks/subnets.js'
 import { noopItem } from './noop.js'
-import { createSchema as portCreate, updateSchema as portUpdate } from './ports.js'
+import { createSchema as portCreate, updateSchema as portUpdate } from './ports/ports.js'
 import type { Item } from './resource.js'
-import { createSchema as subnetCreate, updateSchema as subnetUpdate } from './subnets.js'
+import { createSchema as floatingIpCreate, updateSchema as floatingIpUpdate } from './routers/floating-ips.js'
+import { createSchema as routerCreate, updateSchema as routerUpdate } from './routers/routers.js'
+import { createSchema as groupCreate, updateSchema as groupUpdate } from './security-groups/groups.js'
+import { createSchema as ruleCreate } from './security-groups/rules.js'
 
 type NetworkRoute = Route<Service, Caller, Right>
 
@@ -32,6 +36,26 @@ const schemas = (): Readonly<Record<string, Schema>> => ({
   port: answerForm(noopItem('port'), portCreate),
   port_create: formOf(portCreate),
   port_update: formOf(portUpdate),
+  router: answerForm(noopItem('router'), routerCreate),
+  router_create: formOf(routerCreate),
+  router_update: formOf(routerUpdate),
+  router_interface: objectOf({
+    id: text,
+    tenant_id: text,
+    project_id: text,
+    port_id: text,
+    network_id: text,
+    subnet_id: text,
+    subnet_ids: { type: 'array', items: text },
+  }),
+  floatingip: answerForm(noopItem('floatingip'), floatingIpCreate),
+  floatingip_create: formOf(floatingIpCreate),
+  floatingip_update: formOf(floatingIpUpdate),
+  security_group: answerForm(noopItem('security_group'), groupCreate),
+  security_group_create: formOf(groupCreate),
+  security_group_update: formOf(groupUpdate),
+  security_group_rule: answerForm(noopItem('security_group_rule'), ruleCreate),
+  security_group_rule_create: formOf(ruleCreate),
   tags: objectOf({ tags: { type: 'array', items: text } }),
   links: {
     type: 'array',
@@ -80,12 +104,16 @@ const TEXTS: Omit<DescriptionTexts<NetworkRoute>, 'schemas'> = {
   version: '2.0',
   summary: 'The subset of the Networking API v2.0 that load balancer clients need.',
   description:
-    'Networks, subnets and ports, with their tags and quotas. Lists accept repeated filters: one of the values must match.',
+    'Networks, subnets, ports, routers, floating IPs and security groups, with their tags and quotas. Lists accept repeated filters: one of the values must match.',
   groups: {
     networks: 'Networks contain subnets and ports.',
     subnets: 'Address ranges of a network.',
     ports: 'Attachments of devices to a network, with their MAC and IP addresses.',
-    quotas: 'Limits on the number of networks, subnets and ports in a project.',
+    routers: 'Routers connect subnets with each other and, by their gateway, with an external network.',
+    floatingips: 'Addresses of an external network that lead to a port behind a router.',
+    security_groups: 'What the ports that have the group may send and receive.',
+    security_group_rules: 'What a security group lets through, in one direction and for one IP version.',
+    quotas: 'Limits on the number of objects of each kind in a project.',
     compute: 'For Horizon, which asks for servers. This service has none.',
     extensions: 'The extensions this service supports, and empty lists for resources it does not have.',
   },

@@ -4,13 +4,16 @@ import { createAuthenticator, placeOfCaller } from '../../identity/authenticate.
 import type { Caller, TokenValidator } from '../../identity/caller.js'
 import type { Limits } from '../quota.js'
 import { parseAttributes } from './body.js'
-import { presentFault, type Singular } from './neutron-error.js'
+import type { ChangeableKind } from './kinds.js'
+import { presentFault } from './neutron-error.js'
 import type { Quotas } from './quotas.js'
-import type { Resource } from './resource.js'
+import type { ChangeableResource, Resource } from './resource.js'
+import type { RouterActions } from './routers/actions.js'
 
 /** What the route handlers use. */
 export type Service = {
-  resources: Readonly<Record<Singular, Resource>>
+  resources: Readonly<Record<ChangeableKind, ChangeableResource> & { security_group_rule: Resource }>
+  routerActions: RouterActions
   quotas: Quotas
   /** Limits of projects without limits of their own. */
   defaultLimits: Limits

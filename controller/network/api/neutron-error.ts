@@ -1,5 +1,6 @@
 import { ApiError } from '../../http/errors.js'
 import type { Fault } from '../../http/fault.js'
+import { KINDS, type Singular } from './kinds.js'
 
 /** An error with Neutron's type name, by which clients distinguish errors. */
 export class NeutronError extends ApiError {
@@ -23,15 +24,13 @@ export function presentFault({ status, title, message }: Fault, error: unknown):
   return bodyOf(error instanceof NeutronError ? error.type : `HTTP${title.replaceAll(' ', '')}`, message)
 }
 
-export type Singular = 'network' | 'subnet' | 'port'
-
-const capitalised = (word: string) => word.charAt(0).toUpperCase() + word.slice(1)
-
 export const notFound = (kind: Singular, id: string) =>
-  new NeutronError(404, `${capitalised(kind)}NotFound`, `${capitalised(kind)} ${id} could not be found.`)
+  new NeutronError(404, `${KINDS[kind].fault}NotFound`, KINDS[kind].missing(id))
 export const invalidRequest = (message: string) => new NeutronError(400, 'HTTPBadRequest', message)
 export const invalidInput = (reason: string) =>
   new NeutronError(400, 'InvalidInput', `Invalid input for operation: ${reason}`)
+export const badRequest = (resource: string, reason: string) =>
+  new NeutronError(400, 'BadRequest', `Bad ${resource} request: ${reason}.`)
 export const notAuthorized = (rule: string) =>
   new NeutronError(403, 'PolicyNotAuthorized', `rule:${rule} is disallowed by policy`)
 export const conflict = (type: string, message: string) => new NeutronError(409, type, message)

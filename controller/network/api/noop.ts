@@ -3,17 +3,29 @@ import type { Caller } from '../../identity/caller.js'
 import { noopId, noopNetwork, noopPort, noopSubnet } from '../noop/driver.js'
 import { isUuid } from '../visibility.js'
 import { parseAttributes, requireAttributes } from './body.js'
+import type { Singular } from './kinds.js'
 import type { Listing } from './listing.js'
-import { createSchema as networkSchema, presentNetwork } from './networks.js'
-import { notFound, type Singular } from './neutron-error.js'
-import { createSchema as portSchema, presentPort } from './ports.js'
-import { checkRevision, type Item, ownerOf, type Resource, requireWriter } from './resource.js'
-import { presentSubnet, createSchema as subnetSchema } from './subnets.js'
+import { createSchema as networkSchema, presentNetwork } from './networks/networks.js'
+import { presentSubnet, createSchema as subnetSchema } from './networks/subnets.js'
+import { notFound } from './neutron-error.js'
+import { presentPort } from './ports/port-source.js'
+import { createSchema as portSchema } from './ports/ports.js'
+import { type ChangeableResource, checkRevision, type Item, ownerOf, requireWriter, type Target } from './resource.js'
+import type { RouterActions } from './routers/actions.js'
+import { createSchema as floatingIpSchema, presentFloatingIp } from './routers/floating-ips.js'
+import { type Interface, requestedInterface } from './routers/interfaces.js'
+import { presentRouter } from './routers/router-source.js'
+import { createSchema as routerSchema, routesSchema } from './routers/routers.js'
+import { createSchema as groupSchema, presentGroup } from './security-groups/groups.js'
+import { presentRule, createSchema as ruleSchema } from './security-groups/rules.js'
+
+/** Whose project objects have, and who sees which attributes. */
+type Viewer = Pick<Caller, 'project' | 'roles'>
 
 const CREATED_AT = new Date('2026-01-01T00:00:00Z')
 const REVISION = 1
 
-const projectIdOf = (caller: Caller) => caller.project?.id ?? ''
+const projectIdOf = (caller: Viewer) => caller.project?.id ?? ''
 
 const common = (id: string, projectId: string, name: string) => ({
   id,
@@ -26,13 +38,16 @@ const common = (id: string, projectId: string, name: string) => ({
   revision_number: REVISION,
 })
 
-const PRESENT: Record<Singular, (id: string, projectId: string, name: string) => Item> = {
-  network: (id, projectId, name) => {
-    const { mtu, subnetIds } = noopNetwork(id, projectId)
-    const facts = { admin_state_up: true, shared: true, external: false, built_in: null }
-    return presentNetwork({ ...common(id, projectId, name), ...facts, mtu, subnets: [...subnetIds] })
+const PRESENT: Record<Singular, (id: string, caller: Viewer, name: string) => Item> = {
+  network: (id, caller, name) => {
+    const { mtu, subnetIds } = noopNetwork(id, projectIdOf(caller))
+    const facts = { admin_state_up: true, shared: true, external: false, built_in: null, port_security_enabled: true }
+    const provider = { network_type: 'local', physical_network: null, segmentation_id: null } as const
+    const row = { ...common(id, projectIdOf(caller), name), ...facts, ...provider, mtu, subnets: [...subnetIds] }
+    return presentNetwork(row, caller)
   },
-  subnet: (id, projectId, name) => {
+  subnet: (id, caller, name) => {
+    const projectId = projectIdOf(caller)
     const { networkId, ipVersion, cidr, gatewayIp } = noopSubnet(id, projectId)
     return presentSubnet({
       ...common(id, projectId, name),
@@ -47,43 +62,100 @@ const PRESENT: Record<Singular, (id: string, projectId: string, name: string) =>
       host_routes: [],
       allocation_pools: [],
       network_built_in: null,
+      network_project_id: projectId,
     })
   },
-  port: (id, projectId, name) => {
+  port: (id, caller, name) => {
+    const projectId = projectIdOf(caller)
     const { networkId, macAddress, fixedIps } = noopPort(id, projectId)
     return presentPort({
       ...common(id, projectId, name),
       network_id: networkId,
       network_project_id: projectId,
+      network_built_in: null,
       admin_state_up: true,
       mac_address: macAddress,
       device_id: '',
       device_owner: '',
       status: 'DOWN',
       allowed_addresses: [],
+      allowed_address_pairs: [],
+      security_groups: [],
+      port_security_enabled: true,
+      filtered: false,
       fixed_ips: fixedIps.map(({ subnetId, address }) => ({ subnet_id: subnetId, ip_address: address })),
     })
   },
+  router: (id, caller, name) =>
+    presentRouter({
+      ...common(id, projectIdOf(caller), name),
+      admin_state_up: true,
+      enable_snat: true,
+      routes: [],
+      gateway: null,
+    }),
+  floatingip: (id, caller) =>
+    presentFloatingIp({
+      ...common(id, projectIdOf(caller), ''),
+      floating_network_id: noopId('network', id),
+      floating_port_id: noopId('port', id),
+      floating_ip_address: noopPort(id, '').fixedIps[0]?.address ?? '',
+      fixed_ip_address: null,
+      router_id: null,
+      port_id: null,
+      port_details: null,
+    }),
+  security_group: (id, caller, name) =>
+    presentGroup({ ...common(id, projectIdOf(caller), name), stateful: true, is_default: false, rules: [] }),
+  security_group_rule: (id, caller) =>
+    presentRule({
+      ...common(id, projectIdOf(caller), ''),
+      security_group_id: noopId('security_group', id),
+      direction: 'ingress',
+      ethertype: 'IPv4',
+      protocol: null,
+      port_range_min: null,
+      port_range_max: null,
+      remote_ip_prefix: null,
+      remote_group_id: null,
+    }),
 }
 
-/** An example of an object in answers. */
-export const noopItem = (singular: Singular): Item => PRESENT[singular](noopId(singular, 'name', ''), '', '')
+/** An administrator without a project, who sees every attribute. */
+const SEES_ALL: Viewer = { project: null, roles: ['admin'] }
 
-const SCHEMAS = { network: networkSchema, subnet: subnetSchema, port: portSchema }
-const REQUIRED: Record<Singular, string[]> = { network: [], subnet: ['network_id', 'cidr'], port: ['network_id'] }
+/** An example of an object in answers. */
+export const noopItem = (singular: Singular): Item => PRESENT[singular](noopId(singular, 'name', ''), SEES_ALL, '')
+
+const SCHEMAS = {
+  network: networkSchema,
+  subnet: subnetSchema,
+  port: portSchema,
+  router: routerSchema,
+  floatingip: floatingIpSchema,
+  security_group: groupSchema,
+  security_group_rule: ruleSchema,
+} as const
+
+const REQUIRED: Readonly<Record<Singular, readonly string[]>> = {
+  network: [],
+  subnet: ['network_id', 'cidr'],
+  port: ['network_id'],
+  router: [],
+  floatingip: ['floating_network_id'],
+  security_group: [],
+  security_group_rule: ['security_group_id', 'direction'],
+}
 
 /**
  * The noop driver's resource: every requested ID or name exists, and nothing is stored. A name always maps to the same
  * ID. A list without a filter by ID or name is empty.
  */
-export function createNoopResource(singular: Singular): Resource {
+export function createNoopResource(singular: Singular): ChangeableResource {
   const present = PRESENT[singular]
-  const show = async (caller: Caller, id: string) =>
-    isUuid(id) ? present(id.toLowerCase(), projectIdOf(caller), '') : null
+  const show = async (caller: Caller, id: string) => (isUuid(id) ? present(id.toLowerCase(), caller, '') : null)
 
   return {
-    singular,
-    plural: `${singular}s`,
     list: async (caller, listing) => ({ items: itemsFor(caller, listing), hasNext: false, hasPrevious: false }),
     show,
     create: async (caller, bodies) => {
@@ -92,25 +164,18 @@ export function createNoopResource(singular: Singular): Resource {
         requireAttributes(body, REQUIRED[singular])
         const attributes = parseAttributes(SCHEMAS[singular], body)
         const owner = ownerOf(caller, attributes, `create_${singular}`)
-        return { ...present(randomUUID(), owner, ''), ...wireValues(attributes), project_id: owner, tenant_id: owner }
+        return { ...present(randomUUID(), caller, ''), ...wireValues(attributes), project_id: owner, tenant_id: owner }
       })
     },
-    update: async ({ caller, id, revision }, body) => {
-      requireWriter(caller, `update_${singular}`)
-      const item = await show(caller, id)
-      if (item === null) throw notFound(singular, id)
-      checkRevision(revision, REVISION)
+    update: async (target, body) => {
+      const item = found(singular, target, `update_${singular}`)
       return { ...item, ...wireValues(parseAttributes(SCHEMAS[singular].partial(), body)) }
     },
-    remove: async ({ caller, id, revision }) => {
-      requireWriter(caller, `delete_${singular}`)
-      if (!isUuid(id)) throw notFound(singular, id)
-      checkRevision(revision, REVISION)
+    remove: async target => {
+      found(singular, target, `delete_${singular}`)
     },
-    retag: async ({ caller, id, revision }, change) => {
-      requireWriter(caller, `update_${singular}s_tags`)
-      if (!isUuid(id)) throw notFound(singular, id)
-      checkRevision(revision, REVISION)
+    retag: async (target, change) => {
+      found(singular, target, `update_${singular}s_tags`)
       return change([])
     },
   }
@@ -118,10 +183,38 @@ export function createNoopResource(singular: Singular): Resource {
   function itemsFor(caller: Caller, { filters, marker }: Listing): Item[] {
     if (marker !== null) return []
     const ids = filters.get('id')
-    if (ids !== undefined) return [...new Set(ids.filter(isUuid))].map(id => present(id, projectIdOf(caller), ''))
+    if (ids !== undefined) return [...new Set(ids.filter(isUuid))].map(id => present(id, caller, ''))
     const names = [...new Set(filters.get('name') ?? [])]
-    return names.map(name => present(noopId(singular, 'name', name), projectIdOf(caller), name))
+    return names.map(name => present(noopId(singular, 'name', name), caller, name))
   }
+}
+
+/** The object that a caller may change. @throws NeutronError 403, 404, 412 */
+function found(singular: Singular, { caller, id, revision }: Target, rule: string): Item {
+  requireWriter(caller, rule)
+  if (!isUuid(id)) throw notFound(singular, id)
+  checkRevision(revision, REVISION)
+  return PRESENT[singular](id.toLowerCase(), caller, '')
+}
+
+/** Every router has every interface. */
+export const noopRouterActions: RouterActions = {
+  addInterface: async (target, body) => interfaceOf(target, body, 'add_router_interface'),
+  removeInterface: async (target, body) => interfaceOf(target, body, 'remove_router_interface'),
+  changeRoutes: async (target, action, body) => {
+    const router = found('router', target, action)
+    const { routes } = parseAttributes(routesSchema, body)
+    return action === 'add_extraroutes' ? { ...router, routes } : router
+  },
+}
+
+function interfaceOf(target: Target, body: unknown, rule: string): Interface {
+  const { id } = found('router', target, rule)
+  const { subnet_id = noopId('subnet', id), port_id = noopId('port', id, subnet_id) } = requestedInterface(body)
+  const projectId = projectIdOf(target.caller)
+  const project = { tenant_id: projectId, project_id: projectId }
+  const { networkId } = noopSubnet(subnet_id, projectId)
+  return { id, ...project, port_id, network_id: networkId, subnet_id, subnet_ids: [subnet_id] }
 }
 
 /** Parsed attributes as answers show them: a parsed CIDR becomes its text. */

@@ -6,7 +6,9 @@ import { inTransaction } from '../../database/transaction.js'
 import {
   COUNTED_RESOURCES,
   type Counted,
+  forEachCounted,
   inUse,
+  LIMIT_COLUMNS,
   type Limits,
   lockQuota,
   quotaAllows,
@@ -26,8 +28,8 @@ export type Quotas = {
   reset: (projectId: string) => Promise<boolean>
 }
 
-const UNSET: StoredLimits = { network: null, subnet: null, port: null }
-const IS_SET = sql`coalesce(network, subnet, port) IS NOT NULL`
+const UNSET: StoredLimits = forEachCounted(() => null)
+const IS_SET = sql`coalesce(${LIMIT_COLUMNS}) IS NOT NULL`
 
 /** Limits in Krater's own tables. */
 export function createQuotas(database: Database): Quotas {
@@ -35,13 +37,13 @@ export function createQuotas(database: Database): Quotas {
     find: projectId =>
       maybeOne(
         database,
-        sql<StoredLimits>`SELECT network, subnet, port FROM quota WHERE project_id = ${projectId} AND ${IS_SET}`,
+        sql<StoredLimits>`SELECT ${LIMIT_COLUMNS} FROM quota WHERE project_id = ${projectId} AND ${IS_SET}`,
       ),
     list: () =>
       many(
         database,
         sql<StoredLimits & { project_id: string }>`
-          SELECT project_id, network, subnet, port FROM quota WHERE ${IS_SET} ORDER BY project_id`,
+          SELECT project_id, ${LIMIT_COLUMNS} FROM quota WHERE ${IS_SET} ORDER BY project_id`,
       ),
     used: (projectId, resource) => inUse(database, projectId, resource),
     set: (projectId, limits, check) =>

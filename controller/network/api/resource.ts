@@ -7,8 +7,9 @@ import { inTransaction, type Transaction } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { createQueues } from '../../process/in-turn.js'
 import { isAdmin } from '../visibility.js'
+import type { ChangeableKind, Singular } from './kinds.js'
 import type { Listing } from './listing.js'
-import { invalidRequest, NeutronError, notAuthorized, notFound, type Singular } from './neutron-error.js'
+import { invalidRequest, NeutronError, notAuthorized, notFound } from './neutron-error.js'
 import { type Source, selectOne, selectPage } from './select.js'
 
 /** An object as the API returns it. */
@@ -16,15 +17,17 @@ export type Item = { id: string; tags: string[] } & Record<string, unknown>
 
 /** The operations of one kind of resource. All throw NeutronError. */
 export type Resource = {
-  singular: Singular
-  plural: 'networks' | 'subnets' | 'ports'
   list: (caller: Caller, listing: Listing) => Promise<Page<Item>>
   /** Null if it does not exist or the caller may not see it. */
   show: (caller: Caller, id: string) => Promise<Item | null>
   /** Creates all of them or none. */
   create: (caller: Caller, bodies: readonly unknown[]) => Promise<Item[]>
-  update: (target: Target, body: unknown) => Promise<Item>
   remove: (target: Target) => Promise<void>
+}
+
+/** A resource whose objects can be changed after their creation, and have tags. */
+export type ChangeableResource = Resource & {
+  update: (target: Target, body: unknown) => Promise<Item>
   retag: (target: Target, change: (tags: readonly string[]) => string[]) => Promise<string[]>
 }
 
@@ -38,46 +41,56 @@ export type Target = {
 
 /** What differs between the kinds of resource in Krater's own tables. */
 type Table<Row> = {
-  plural: Resource['plural']
   source: Source<Row>
-  present: (row: Row) => Item
+  present: (row: Row, caller: Caller) => Item
   create: (trx: Transaction, caller: Caller, body: unknown) => Promise<Item>
-  update: (trx: Transaction, caller: Caller, id: string, body: unknown) => Promise<Item>
   remove: (trx: Transaction, caller: Caller, id: string) => Promise<void>
+}
+
+type ChangeableTable<Row> = Table<Row> & {
+  source: Source<Row> & { kind: ChangeableKind }
+  update: (trx: Transaction, caller: Caller, id: string, body: unknown) => Promise<Item>
 }
 
 /** A resource in one of Krater's own tables. */
 export const tableResource = <Row extends CommonRow>(
   database: Database,
-  { plural, source, present, create, update, remove }: Table<Row>,
+  { source, present, create, remove }: Table<Row>,
 ): Resource => ({
-  singular: source.kind,
-  plural,
   list: async (caller, listing) => {
     const page = await selectPage(database, source, caller, listing)
-    return { ...page, items: page.items.map(present) }
+    return { ...page, items: page.items.map(row => present(row, caller)) }
   },
   show: async (caller, id) => {
     const row = await selectOne(database, source, caller, id)
-    return row && present(row)
+    return row && present(row, caller)
   },
   create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body)),
-  update: (target, body) =>
-    inTransaction(database, async trx => {
-      await requireRevision(trx, source, target)
-      return update(trx, target.caller, target.id, body)
-    }),
-  remove: target =>
-    inTransaction(database, async trx => {
-      await requireRevision(trx, source, target)
-      return remove(trx, target.caller, target.id)
-    }),
-  retag: (target, change) =>
-    inTransaction(database, async trx => {
-      await requireRevision(trx, source, target)
-      return retag(trx, source, target, change)
-    }),
+  remove: target => changeAt(database, source, target, trx => remove(trx, target.caller, target.id)),
 })
+
+/** A resource in one of Krater's own tables, whose objects can be changed. */
+export const changeableResource = <Row extends CommonRow>(
+  database: Database,
+  table: ChangeableTable<Row>,
+): ChangeableResource => ({
+  ...tableResource(database, table),
+  update: (target, body) =>
+    changeAt(database, table.source, target, trx => table.update(trx, target.caller, target.id, body)),
+  retag: (target, change) => changeAt(database, table.source, target, trx => retag(trx, table.source, target, change)),
+})
+
+/** Runs a change in a transaction, at the revision that its author has seen. @throws NeutronError 412 */
+export const changeAt = <Result>(
+  database: Database,
+  source: Source<CommonRow>,
+  target: Target,
+  change: (trx: Transaction) => Promise<Result>,
+): Promise<Result> =>
+  inTransaction(database, async trx => {
+    await requireRevision(trx, source, target)
+    return change(trx)
+  })
 
 /** Locks the row, so that the revision cannot change before the operation. @throws NeutronError 412 */
 async function requireRevision(trx: Knex, source: Source<CommonRow>, { caller, id, revision }: Target): Promise<void> {
@@ -165,7 +178,7 @@ async function retag(
   const row = await lockOwned(trx, source, caller, id, `update_${source.kind}s_tags`)
   const tags = [...new Set(change(row.tags))].sort()
   if (tags.length > MAX_TAGS) throw invalidRequest(`${tags.length} tags given; the maximum is ${MAX_TAGS}`)
-  await execute(trx, sql`UPDATE ${identifier(source.kind)} SET ${assignments({ tags, ...CHANGED })} WHERE id = ${id}`)
+  await execute(trx, sql`UPDATE ${identifier(source.table)} SET ${assignments({ tags, ...CHANGED })} WHERE id = ${id}`)
   return tags
 }
 
@@ -195,15 +208,31 @@ export const presentCommon = (row: CommonRow) => ({
   revision_number: row.revision_number,
 })
 
-const COMMON = ['id', 'project_id', 'name', 'description', 'tags', 'created_at', 'updated_at', 'revision_number']
+/** For kinds of objects that have no name. */
+export const presentNameless = (row: CommonRow) => {
+  const { name: _none, ...rest } = presentCommon(row)
+  return rest
+}
 
-/** CommonRow's columns, qualified by the alias. */
-export const commonColumns = (alias: Singular): Fragment => join(COMMON.map(column => identifier(alias, column)))
+const COMMON = ['id', 'name', 'project_id', 'description', 'tags', 'created_at', 'updated_at', 'revision_number']
 
-export const commonFilters = (alias: Singular): Source['columns'] => ({
+/** What objects have whose table lacks the column. */
+const ABSENT = { name: sql`'' AS name`, tags: sql`'{}'::text[] AS tags` } as const
+
+/** CommonRow's columns, qualified by the alias. @param absent the columns that its table lacks */
+export function commonColumns(alias: Singular, absent: readonly (keyof typeof ABSENT)[] = []): Fragment {
+  const present = COMMON.filter(column => !absent.some(name => name === column))
+  return join([...present.map(column => identifier(alias, column)), ...absent.map(name => ABSENT[name])])
+}
+
+export const namelessFilters = (alias: Singular): Source['columns'] => ({
   id: { sql: identifier(alias, 'id'), kind: 'uuid' },
-  name: { sql: identifier(alias, 'name'), kind: 'text' },
   description: { sql: identifier(alias, 'description'), kind: 'text' },
   project_id: { sql: identifier(alias, 'project_id'), kind: 'text' },
   revision_number: { sql: identifier(alias, 'revision_number'), kind: 'integer' },
+})
+
+export const commonFilters = (alias: Singular): Source['columns'] => ({
+  name: { sql: identifier(alias, 'name'), kind: 'text' },
+  ...namelessFilters(alias),
 })

@@ -4,18 +4,23 @@ import { many, maybeOne } from '../../database/query.js'
 import { and, type Fragment, identifier, join, or, sql, trusted, unprepared } from '../../database/sql.js'
 import type { Caller } from '../../identity/caller.js'
 import { normaliseAddress, parseCidr } from '../addresses.js'
-import { isUuid } from '../visibility.js'
+import { isAdmin, isUuid } from '../visibility.js'
+import type { Singular } from './kinds.js'
 import { type Listing, parseBoolean } from './listing.js'
-import { invalidRequest, notFound, type Singular } from './neutron-error.js'
+import { invalidRequest, notFound } from './neutron-error.js'
 
 type Kind = 'uuid' | 'text' | 'boolean' | 'integer' | 'address' | 'cidr' | 'mac'
 
-/** An attribute to filter and sort lists by: an SQL expression, or a value that all rows share. */
-export type Column = { sql: Fragment; kind: Kind } | { constant: string | null }
+/**
+ * An attribute to filter and sort lists by: an SQL expression, or a value that all rows share. Only administrators see
+ * the values of an attribute with `hidden`; for others, it is null.
+ */
+export type Column = { sql: Fragment; kind: Kind; hidden?: true } | { constant: string | null }
 
 /** How to read the rows of one kind of resource. */
 export type Source<Row = unknown> = {
   kind: Singular
+  table: string
   /** Columns and tables. The alias of the resource's own table is its kind. */
   select: Fragment<Row>
   from: Fragment
@@ -47,10 +52,11 @@ export async function selectOne<Row>(
 /** The visible rows that the listing requests. @throws NeutronError 400, or 404 for an unknown marker */
 export async function selectPage<Row>(
   database: Knex,
-  source: Source<Row>,
+  whole: Source<Row>,
   caller: Caller,
   listing: Listing,
 ): Promise<Page<Row>> {
+  const source = isAdmin(caller) ? whole : withoutHidden(whole)
   const { limit, marker } = listing
   const conditions = [source.visible(caller), ...[...listing.filters].map(filter => conditionOf(source, ...filter))]
   const order = orderOf(source, listing)
@@ -67,6 +73,13 @@ export async function selectPage<Row>(
   )
   return pageOf(rows, listing)
 }
+
+const withoutHidden = <Row>(source: Source<Row>): Source<Row> => ({
+  ...source,
+  columns: Object.fromEntries(
+    Object.entries(source.columns).map(([name, column]) => [name, 'hidden' in column ? { constant: null } : column]),
+  ),
+})
 
 type Order = { key: Fragment; descending: boolean }[]
 

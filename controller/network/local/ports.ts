@@ -53,6 +53,8 @@ const portOf = (row: PortRow): Port => ({
 })
 
 export type PortColumns = {
+  port_security_enabled?: boolean
+  filtered?: boolean
   network_id: string
   project_id: string
   name: string

@@ -17,13 +17,13 @@ t.test('a request needs a valid token, a known path and an allowed method', asyn
     t.match(reply, { status: 401, body: { error: { code: 401, title: 'Unauthorized', message: String } } })
     t.equal(reply.headers.get('WWW-Authenticate'), 'Keystone uri="http://127.0.0.1:5000/v3"')
   }
-  t.match((await call('GET /v2.0', A)).body, { resources: [{ name: 'network', collection: 'networks' }, {}, {}] })
+  t.match((await call('GET /v2.0', A)).body, {
+    resources: [{ name: 'network', collection: 'networks' }, {}, {}, {}, {}, {}, {}],
+  })
   isFault(t, await call('GET /v2.0/nonsense', A), 404, 'HTTPNotFound')
   isFault(t, await call('PATCH /v2.0/networks', A), 405, 'HTTPMethodNotAllowed')
   for (const [path, message] of [
-    ['floatingips', /does not offer floating IPs\. .* external network/],
-    ['security-groups', /does not offer security groups\. .* allowed_cidrs/],
-    ['routers', /does not offer routers\. .* subnet_id/],
+    ['subnetpools', /does not offer subnet pools\. .* cidr/],
     ['trunks', /^This networking service does not offer trunks\.$/],
   ] as const) {
     isFault(t, await call(`POST /v2.0/${path}`, A, {}), 501, 'HTTPNotImplemented', message)

@@ -25,7 +25,8 @@ t.test('ports', async t => {
       device_id: '',
       device_owner: '',
       mac_address: /^fa:16:3e:/,
-      security_groups: [],
+      security_groups: [/^[0-9a-f-]{36}$/],
+      port_security_enabled: true,
       allowed_address_pairs: [],
       fixed_ips: [
         { subnet_id: v4.id, ip_address: /^10\.20\.0\./ },
@@ -47,7 +48,7 @@ t.test('ports', async t => {
     const other = await create('subnet', { network_id: elsewhere.id, cidr: '10.21.0.0/24' })
     const cases: [fixedIp: object, status: number, type: string][] = [
       [{ ip_address: '10.20.0.50' }, 409, 'IpAddressAlreadyAllocated'],
-      [{ ip_address: '10.99.0.50' }, 400, 'InvalidIpForSubnet'],
+      [{ ip_address: '10.99.0.50' }, 400, 'InvalidIpForNetwork'],
       [{ subnet_id: v4.id, ip_address: '10.99.0.50' }, 400, 'InvalidIpForSubnet'],
       [{ subnet_id: v4.id, ip_address: '10.20.0.255' }, 400, 'InvalidIpForSubnet'],
       [{ subnet_id: other.id }, 400, 'InvalidInput'],

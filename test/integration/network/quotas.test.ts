@@ -3,7 +3,10 @@ import t from 'tap'
 import { PORT_OWNER } from '../../../controller/network/driver.js'
 import { A, ADMIN, B, isFault, type Reply, startNetworkApi } from '../../support/clients/network-api.js'
 
-const DEFAULTS = { network: 100, subnet: 100, port: 500 }
+const DEFAULTS = {
+  ...{ network: 100, subnet: 100, port: 500 },
+  ...{ router: 10, floatingip: 50, security_group: 100, security_group_rule: 1000 },
+}
 const QUOTAS = '/v2.0/quotas'
 
 t.test('projects see their limits and administrators set them', async t => {
@@ -18,11 +21,11 @@ t.test('projects see their limits and administrators set them', async t => {
   t.strictSame((await call(`GET ${QUOTAS}`, ADMIN)).body, { quotas: [] })
 
   const set = (quota: unknown, token = ADMIN) => call(`PUT ${QUOTAS}/a`, token, { quota })
-  t.match(await set({ port: '3', network: 0 }), { status: 200, body: { quota: { network: 0, subnet: 100, port: 3 } } })
+  t.match(await set({ port: '3', network: 0 }), { status: 200, body: { quota: { ...DEFAULTS, network: 0, port: 3 } } })
   t.strictSame(await show('a'), { ...DEFAULTS, port: 3, network: 0 })
   t.strictSame(await show('a/default'), DEFAULTS, 'the defaults do not change')
   t.strictSame((await call(`GET ${QUOTAS}`, ADMIN)).body.quotas, [
-    { project_id: 'a', tenant_id: 'a', network: 0, subnet: 100, port: 3 },
+    { project_id: 'a', tenant_id: 'a', ...DEFAULTS, network: 0, port: 3 },
   ])
   isFault(t, await call('POST /v2.0/networks', A, { network: {} }), 409, 'OverQuota', /resources: \['network'\]/)
   t.equal((await call('POST /v2.0/networks', B, { network: {} })).status, 201, 'another project has its own limit')
@@ -36,12 +39,16 @@ t.test('projects see their limits and administrators set them', async t => {
     network: { limit: -1, used: 1, reserved: 0 },
     subnet: { limit: 100, used: 1, reserved: 0 },
     port: { limit: 3, used: 3, reserved: 0 },
+    router: { limit: 10, used: 0, reserved: 0 },
+    floatingip: { limit: 50, used: 0, reserved: 0 },
+    security_group: { limit: 100, used: 1, reserved: 0 },
+    security_group_rule: { limit: 1000, used: 4, reserved: 0 },
   })
   isFault(t, await set({ port: 2, check_limit: true }), 400, 'HTTPBadRequest', /already used and reserved 3/)
   t.equal((await set({ port: 2, force: true })).status, 200, 'force allows a limit below the current use')
 
   isFault(t, await set({ port: 9 }, A), 403, 'PolicyNotAuthorized', /update_quota/)
-  for (const quota of [{ port: -2 }, { port: 'x' }, { port: null }, { port: 2_000_000_001 }, { router: 1 }, []]) {
+  for (const quota of [{ port: -2 }, { port: 'x' }, { port: null }, { port: 2_000_000_001 }, { trunk: 1 }, []]) {
     t.equal((await set(quota)).status, 400, JSON.stringify(quota))
   }
   t.equal((await call(`DELETE ${QUOTAS}/a`, ADMIN)).status, 204)

@@ -16,7 +16,16 @@ export const READER = 'a/reader'
 export type Item = Record<string, unknown> & { id: string }
 export type Reply = { status: number; headers: Headers; body: Record<string, unknown> }
 
-export const PLURALS = { network: 'networks', subnet: 'subnets', port: 'ports' } as const
+/** The paths of collections, by the key of one object. */
+export const PLURALS = {
+  network: 'networks',
+  subnet: 'subnets',
+  port: 'ports',
+  router: 'routers',
+  floatingip: 'floatingips',
+  security_group: 'security-groups',
+  security_group_rule: 'security-group-rules',
+} as const
 
 async function validate(token: string): Promise<Caller | null> {
   const [project, roles] = token.split('/')
@@ -87,7 +96,7 @@ export async function startNetworkApi(settings: Record<string, unknown> = {}) {
     list: async (plural: string, query: string, token = A, base = server.url): Promise<Item[]> => {
       const reply = await call(`GET /v2.0/${plural}?${query}`, token, undefined, { base })
       if (reply.status !== 200) throw new Error(`${query}: ${reply.status} ${JSON.stringify(reply.body)}`)
-      return reply.body[plural] as Item[]
+      return reply.body[plural.replaceAll('-', '_')] as Item[]
     },
     stop: async () => {
       await Promise.all([server.stop(), noop.stop()])

@@ -12,25 +12,10 @@ type Missing = {
   instead?: string
 }
 
-const NO_GROUPS =
-  'A load balancer restricts its clients with the allowed_cidrs of its listeners; nothing restricts the traffic of a port.'
-
 /** By their path below /v2.0. */
 export const MISSING: Readonly<Record<string, Missing>> = {
   agents: { key: 'agents', name: 'agents' },
   availability_zones: { key: 'availability_zones', name: 'availability zones' },
-  routers: {
-    key: 'routers',
-    name: 'routers',
-    instead: 'A load balancer connects networks: its VIP is on one, and its members on any, named by their subnet_id.',
-  },
-  floatingips: {
-    key: 'floatingips',
-    name: 'floating IPs',
-    instead: 'To reach a load balancer from outside, create its VIP on an external network.',
-  },
-  'security-groups': { key: 'security_groups', name: 'security groups', instead: NO_GROUPS },
-  'security-group-rules': { key: 'security_group_rules', name: 'security group rules', instead: NO_GROUPS },
   'qos/policies': { key: 'policies', name: 'QoS policies' },
   subnetpools: { key: 'subnetpools', name: 'subnet pools', instead: 'Create a subnet with a cidr of your choice.' },
   'address-scopes': { key: 'address_scopes', name: 'address scopes' },
@@ -53,6 +38,62 @@ export const EXTENSIONS: readonly { alias: string; name: string; description: st
     alias: 'external-net',
     name: 'Neutron external network',
     description: 'Adds external network attribute to network resource.',
+  },
+  {
+    alias: 'router',
+    name: 'Neutron L3 Router',
+    description:
+      'Router abstraction for basic L3 forwarding between L2 Neutron networks and access to external networks via a NAT gateway.',
+  },
+  {
+    alias: 'ext-gw-mode',
+    name: 'Neutron L3 Configurable external gateway mode',
+    description: 'Extension of the router abstraction for specifying whether SNAT should occur on the external gateway',
+  },
+  {
+    alias: 'extraroute',
+    name: 'Neutron Extra Route',
+    description: 'Extra routes configuration for L3 router',
+  },
+  {
+    alias: 'extraroute-atomic',
+    name: 'Atomically add/remove extra routes',
+    description: 'Edit extra routes of a router on server side by atomically adding/removing extra routes',
+  },
+  {
+    alias: 'fip-port-details',
+    name: 'Floating IP Port Details Extension',
+    description: 'Add port_details attribute to Floating IP resource',
+  },
+  {
+    alias: 'security-group',
+    name: 'security-group',
+    description: 'The security groups extension.',
+  },
+  {
+    alias: 'stateful-security-group',
+    name: 'Stateful security group',
+    description: 'Indicates if the security group is stateful or not',
+  },
+  {
+    alias: 'security-groups-normalized-cidr',
+    name: 'Normalized CIDR field for security group rules',
+    description: 'Add new field with normalized remote_ip_prefix cidr in SG rule',
+  },
+  {
+    alias: 'port-security',
+    name: 'Port Security',
+    description: 'Provides port security',
+  },
+  {
+    alias: 'allowed-address-pairs',
+    name: 'Allowed Address Pairs',
+    description: 'Provides allowed address pairs',
+  },
+  {
+    alias: 'provider',
+    name: 'Provider Network',
+    description: 'Expose mapping of virtual networks to physical networks',
   },
   {
     alias: 'net-mtu',
@@ -117,7 +158,7 @@ export const EXTENSIONS: readonly { alias: string; name: string; description: st
   },
   {
     alias: 'standard-attr-tag',
-    name: 'Tag support for resources with standard attribute: port, subnet, network',
+    name: 'Tag support for resources with standard attribute: port, subnet, network, router, floatingip, security_group',
     description: 'Enables to set tag on resources with standard attribute.',
   },
   {

@@ -1,9 +1,9 @@
-import * as z from 'zod'
+import { z } from 'zod'
 import { type Answer, jsonAnswer, NO_CONTENT } from '../../../api/answer.js'
 import type { Call } from '../../../api/call.js'
 import { formOf, objectOf, ref } from '../../../api/schema.js'
 import type { Caller } from '../../../identity/caller.js'
-import { COUNTED_RESOURCES, effectiveLimits } from '../../quota.js'
+import { COUNTED_RESOURCES, effectiveLimits, forEachCounted } from '../../quota.js'
 import { isAdmin } from '../../visibility.js'
 import { attribute, parseAttributes, unwrap } from '../body.js'
 import { route, type Service } from '../dialect.js'
@@ -14,9 +14,7 @@ const MAX_BODY_BYTES = 64 * 1024
 const limit = attribute.integer(-1, 2_000_000_000)
 const updateSchema = z
   .strictObject({
-    network: limit,
-    subnet: limit,
-    port: limit,
+    ...forEachCounted(() => limit),
     // The openstack command adds these: check_limit refuses a limit below the current usage.
     check_limit: attribute.boolean,
     force: attribute.boolean,

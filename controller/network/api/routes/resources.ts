@@ -1,30 +1,35 @@
-import * as z from 'zod'
+import { z } from 'zod'
 import { jsonAnswer, NO_CONTENT } from '../../../api/answer.js'
 import type { Call } from '../../../api/call.js'
 import { objectOf, type Parameter, ref } from '../../../api/schema.js'
 import type { Caller } from '../../../identity/caller.js'
 import { attribute, parseAttributes, unwrap } from '../body.js'
 import { route, type Service } from '../dialect.js'
+import { type ChangeableKind, collectionPath, KINDS, pluralOf, type Singular } from '../kinds.js'
 import { paginationLinks, parseListing, pickFields } from '../listing.js'
-import { invalidRequest, NeutronError, notFound, type Singular } from '../neutron-error.js'
+import { invalidRequest, NeutronError, notFound } from '../neutron-error.js'
 import { type Item, MAX_TAGS, type Target } from '../resource.js'
 import type { Source } from '../select.js'
 
 /** The routes of one kind of resource: list, create, show, update, delete, and its tags. */
-export const resourceRoutes = (source: Source) => [
-  ...collectionRoutes(source),
-  ...itemRoutes(source.kind),
+export const resourceRoutes = (source: Source & { kind: ChangeableKind }) => [
+  ...fixedResourceRoutes(source),
+  updateRoute(source.kind),
   ...tagRoutes(source.kind),
 ]
 
+/** The same for objects that never change. */
+export const fixedResourceRoutes = (source: Source) => [...collectionRoutes(source), ...itemRoutes(source.kind)]
+
 function collectionRoutes({ kind: singular, columns, filters }: Source) {
-  const plural = `${singular}s` as const
+  const { title } = KINDS[singular]
+  const plural = pluralOf(singular)
   const path = collectionPath(singular)
   const group = plural
   return [
     route({
       ...{ method: 'GET', path, right: 'read', group, status: 200 },
-      summary: `List ${plural}`,
+      summary: `List ${title}s`,
       parameters: [...Object.keys({ ...columns, ...filters }).map(filterParameter), ...LIST_PARAMETERS.map(shared)],
       answer: objectOf({ [plural]: { type: 'array', items: ref(singular) }, [`${plural}_links`]: ref('links') }, [
         plural,
@@ -41,7 +46,7 @@ function collectionRoutes({ kind: singular, columns, filters }: Source) {
     }),
     route({
       ...{ method: 'POST', path, right: 'write', group, status: 201 },
-      summary: `Create one or several ${plural}`,
+      summary: `Create one or several ${title}s`,
       requestForm: {
         anyOf: [objectOf({ [singular]: ref(`${singular}_create`) }), listOf(plural, `${singular}_create`)],
       },
@@ -56,13 +61,14 @@ function collectionRoutes({ kind: singular, columns, filters }: Source) {
 }
 
 function itemRoutes(singular: Singular) {
+  const { title } = KINDS[singular]
   const path = `${collectionPath(singular)}/:id`
-  const group = `${singular}s`
+  const group = pluralOf(singular)
   const answer = itemForm(singular)
   return [
     route({
       ...{ method: 'GET', path, right: 'read', group, status: 200 },
-      summary: `Show a ${singular}`,
+      summary: `Show a ${title}`,
       parameters: [shared('fields')],
       answer,
       handle: async (service, call) => {
@@ -71,19 +77,8 @@ function itemRoutes(singular: Singular) {
       },
     }),
     route({
-      ...{ method: 'PUT', path, right: 'write', group, status: 200 },
-      summary: `Update a ${singular}; attributes not given stay unchanged`,
-      parameters: [IF_MATCH],
-      requestForm: objectOf({ [singular]: ref(`${singular}_update`) }),
-      answer,
-      handle: async ({ resources }, call) => {
-        const [attributes] = unwrap(await call.json(), singular).items
-        return jsonAnswer(200, { [singular]: await resources[singular].update(targetOf(call), attributes) })
-      },
-    }),
-    route({
       ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
-      summary: `Delete a ${singular}`,
+      summary: `Delete a ${title}`,
       parameters: [IF_MATCH],
       handle: async ({ resources }, call) => {
         await resources[singular].remove(targetOf(call))
@@ -93,21 +88,43 @@ function itemRoutes(singular: Singular) {
   ]
 }
 
-const tagRoutes = (singular: Singular) => [...tagListRoutes(singular), ...oneTagRoutes(singular)]
+/** The route that changes an object. */
+function updateRoute(singular: ChangeableKind) {
+  return route({
+    ...{
+      method: 'PUT',
+      path: `${collectionPath(singular)}/:id`,
+      right: 'write',
+      group: pluralOf(singular),
+      status: 200,
+    },
+    summary: `Update a ${KINDS[singular].title}; attributes not given stay unchanged`,
+    parameters: [IF_MATCH],
+    requestForm: objectOf({ [singular]: ref(`${singular}_update`) }),
+    answer: itemForm(singular),
+    handle: async ({ resources }, call) => {
+      const [attributes] = unwrap(await call.json(), singular).items
+      return jsonAnswer(200, { [singular]: await resources[singular].update(targetOf(call), attributes) })
+    },
+  })
+}
 
-function tagListRoutes(singular: Singular) {
+const tagRoutes = (singular: ChangeableKind) => [...tagListRoutes(singular), ...oneTagRoutes(singular)]
+
+function tagListRoutes(singular: ChangeableKind) {
   const path = `${collectionPath(singular)}/:id/tags`
-  const group = `${singular}s`
+  const { title } = KINDS[singular]
+  const group = pluralOf(singular)
   return [
     route({
       ...{ method: 'GET', path, right: 'read', group, status: 200 },
-      summary: `List the tags of a ${singular}`,
+      summary: `List the tags of a ${title}`,
       answer: ref('tags'),
       handle: async (service, call) => jsonAnswer(200, { tags: (await find(service, singular, call)).tags }),
     }),
     route({
       ...{ method: 'PUT', path, right: 'write', group, status: 200 },
-      summary: `Replace the tags of a ${singular}`,
+      summary: `Replace the tags of a ${title}`,
       parameters: [IF_MATCH],
       request: tagsSchema,
       answer: ref('tags'),
@@ -118,7 +135,7 @@ function tagListRoutes(singular: Singular) {
     }),
     route({
       ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
-      summary: `Remove all tags of a ${singular}`,
+      summary: `Remove all tags of a ${title}`,
       parameters: [IF_MATCH],
       handle: async ({ resources }, call) => {
         await resources[singular].retag(targetOf(call), () => [])
@@ -128,13 +145,14 @@ function tagListRoutes(singular: Singular) {
   ]
 }
 
-function oneTagRoutes(singular: Singular) {
+function oneTagRoutes(singular: ChangeableKind) {
   const path = `${collectionPath(singular)}/:id/tags/:tag`
-  const group = `${singular}s`
+  const { title } = KINDS[singular]
+  const group = pluralOf(singular)
   return [
     route({
       ...{ method: 'GET', path, right: 'read', group, status: 204 },
-      summary: `Check whether a ${singular} has a tag`,
+      summary: `Check whether a ${title} has a tag`,
       handle: async (service, call) => {
         const { tag = '' } = call.params
         if (!(await find(service, singular, call)).tags.includes(tag)) throw tagNotFound(tag)
@@ -143,7 +161,7 @@ function oneTagRoutes(singular: Singular) {
     }),
     route({
       ...{ method: 'PUT', path, right: 'write', group, status: 201 },
-      summary: `Add a tag to a ${singular}`,
+      summary: `Add a tag to a ${title}`,
       parameters: [IF_MATCH],
       handle: async ({ resources }, call) => {
         const tag = parseAttributes(tagSchema, call.params.tag)
@@ -153,7 +171,7 @@ function oneTagRoutes(singular: Singular) {
     }),
     route({
       ...{ method: 'DELETE', path, right: 'write', group, status: 204 },
-      summary: `Remove a tag from a ${singular}`,
+      summary: `Remove a tag from a ${title}`,
       parameters: [IF_MATCH],
       handle: async ({ resources }, call) => {
         const { tag = '' } = call.params
@@ -167,7 +185,7 @@ function oneTagRoutes(singular: Singular) {
   ]
 }
 
-function targetOf(call: Call<Caller>): Target {
+export function targetOf(call: Call<Caller>): Target {
   return { caller: call.caller, id: call.params.id ?? '', revision: requestedRevision(call.header('If-Match')) }
 }
 
@@ -183,16 +201,14 @@ function requestedRevision(header: string): number | null {
   return Number(given)
 }
 
-const IF_MATCH: Parameter = {
+export const IF_MATCH: Parameter = {
   name: 'If-Match',
   in: 'header',
   description: '`revision_number=N`: the request is refused with 412 unless the object has this revision number.',
   schema: { type: 'string' },
 }
 
-const collectionPath = (singular: Singular) => `/v2.0/${singular}s`
-
-const itemForm = (singular: Singular) => objectOf({ [singular]: ref(singular) })
+export const itemForm = (singular: Singular) => objectOf({ [singular]: ref(singular) })
 
 async function find({ resources }: Service, singular: Singular, { caller, params }: Call<Caller>): Promise<Item> {
   const item = await resources[singular].show(caller, params.id ?? '')

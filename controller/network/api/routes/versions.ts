@@ -1,8 +1,7 @@
 import { jsonAnswer } from '../../../api/answer.js'
 import { objectOf, ref } from '../../../api/schema.js'
 import { openRoute, route } from '../dialect.js'
-
-const RESOURCES = ['network', 'subnet', 'port'] as const
+import { collectionPath, pluralOf, SINGULARS } from '../kinds.js'
 
 /** The version documents, through which clients discover the API. */
 export const versionRoutes = [
@@ -21,10 +20,10 @@ export const versionRoutes = [
     answer: objectOf({ resources: { type: 'array', items: { type: 'object' } } }),
     handle: async (_service, { base }) =>
       jsonAnswer(200, {
-        resources: RESOURCES.map(name => ({
+        resources: SINGULARS.map(name => ({
           name,
-          collection: `${name}s`,
-          links: [{ rel: 'self', href: `${base}/v2.0/${name}s` }],
+          collection: pluralOf(name),
+          links: [{ rel: 'self', href: `${base}${collectionPath(name)}` }],
         })),
       }),
   }),

@@ -6,8 +6,8 @@ import {
   defaultPools,
   hostRange,
   parseAddress,
-} from '../addresses.js'
-import { conflict, invalidInput, NeutronError } from './neutron-error.js'
+} from '../../addresses.js'
+import { conflict, invalidInput, NeutronError } from '../neutron-error.js'
 
 /** The subnet's gateway. Without a request, the first host address; null disables it. @throws NeutronError 400 */
 export function chooseGateway(cidr: Cidr, requested: string | null | undefined): string | null {

@@ -1,12 +1,12 @@
 import type { Knex } from 'knex'
-import { execute, many } from '../../database/query.js'
-import { sql } from '../../database/sql.js'
-import { contains, parseCidr } from '../addresses.js'
-import { AddressTaken, InvalidPortRequest, NoAddressLeft, ShareExhausted } from '../driver.js'
-import { placeAddress } from '../local/ports.js'
-import type { SharedAddresses } from '../local/shared-addresses.js'
-import { type SubnetFacts, subnetFacts } from '../local/subnets.js'
-import { conflict, invalidInput, NeutronError, notFound } from './neutron-error.js'
+import { execute, many } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
+import { contains, parseCidr } from '../../addresses.js'
+import { AddressTaken, InvalidPortRequest, NoAddressLeft, ShareExhausted } from '../../driver.js'
+import { placeAddress } from '../../local/ports.js'
+import type { SharedAddresses } from '../../local/shared-addresses.js'
+import { type SubnetFacts, subnetFacts } from '../../local/subnets.js'
+import { badRequest, conflict, invalidInput, NeutronError, notFound } from '../neutron-error.js'
 
 /** One address of a request: its subnet, the address itself, or both. */
 export type RequestedFixedIp = { subnet_id?: string | undefined; ip_address?: string | undefined }
@@ -36,6 +36,24 @@ export async function placeFixedIps(
     (a, b) => Number(b.ip_address !== undefined) - Number(a.ip_address !== undefined),
   )
   for (const fixedIp of exactFirst) await placeOne(trx, port, subnets, fixedIp, rules)
+}
+
+/**
+ * Gives a new port one IPv4 address: the requested one, or any free one of the network.
+ * @throws NeutronError as placeFixedIps; 400 if the network has no IPv4 subnet
+ */
+export async function placeIpv4(
+  trx: Knex,
+  port: NewPort,
+  desired: RequestedFixedIp | undefined,
+  rules: SharedAddresses,
+): Promise<void> {
+  const subnets = (await subnetsOf(trx, port.networkId)).filter(({ cidr }) => parseCidr(cidr)!.version === 4)
+  if (subnets.length === 0) {
+    throw badRequest('floatingip', `Network ${port.networkId} does not contain any IPv4 subnet`)
+  }
+  if (desired === undefined) await placeInFirst(trx, port, subnets, rules)
+  else await placeOne(trx, port, subnets, desired, rules)
 }
 
 /** Replaces a port's addresses. Never releases those that stay, not even for a moment. */
@@ -115,7 +133,9 @@ async function placeOne(
   )
   if (subnet === undefined) {
     if (subnet_id === undefined) {
-      throw invalidAddress(
+      throw new NeutronError(
+        400,
+        'InvalidIpForNetwork',
         `IP address ${ip_address} is not a valid IP for any of the subnets on the specified network.`,
       )
     }

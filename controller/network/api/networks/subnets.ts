@@ -1,20 +1,21 @@
 import type { Knex } from 'knex'
-import * as z from 'zod'
-import type { Database } from '../../database/connection.js'
-import { execute, maybeOne } from '../../database/query.js'
-import { assignments, json, sql } from '../../database/sql.js'
-import { sqlState } from '../../database/transaction.js'
-import type { Caller } from '../../identity/caller.js'
-import { type AddressRange, parseCidr } from '../addresses.js'
-import { insertSubnet, OVERLAPS_MANAGEMENT, replacePools } from '../local/subnets.js'
-import { visibleSubnets } from '../visibility.js'
-import { attribute, parseAttributes, requireAttributes } from './body.js'
-import { FOREIGN_KEY_VIOLATION, isUsedByControllers, networkSource } from './networks.js'
-import { conflict, invalidInput, notAuthorized, notFound } from './neutron-error.js'
-import { chargeQuota, type QuotaSettings } from './quotas.js'
+import { z } from 'zod'
+import type { Database } from '../../../database/connection.js'
+import { execute, maybeOne } from '../../../database/query.js'
+import { assignments, json, sql } from '../../../database/sql.js'
+import { sqlState } from '../../../database/transaction.js'
+import type { Caller } from '../../../identity/caller.js'
+import { type AddressRange, parseCidr } from '../../addresses.js'
+import { insertSubnet, OVERLAPS_MANAGEMENT, replacePools } from '../../local/subnets.js'
+import { visibleSubnets } from '../../visibility.js'
+import { attribute, parseAttributes, requireAttributes } from '../body.js'
+import { conflict, invalidInput, notAuthorized, notFound } from '../neutron-error.js'
+import { chargeQuota, type QuotaSettings } from '../quotas.js'
 import {
   CHANGED,
+  type ChangeableResource,
   type CommonRow,
+  changeableResource,
   commonColumns,
   commonFilters,
   type Item,
@@ -22,11 +23,10 @@ import {
   ownerOf,
   owns,
   presentCommon,
-  type Resource,
   requireWriter,
-  tableResource,
-} from './resource.js'
-import { type Source, selectOne, tagFilters } from './select.js'
+} from '../resource.js'
+import { type Source, selectOne, tagFilters } from '../select.js'
+import { FOREIGN_KEY_VIOLATION, isUsedByControllers, networkSource } from './networks.js'
 import { checkGateway, checkPools, chooseGateway, choosePools } from './subnet-rules.js'
 
 export type SubnetRow = CommonRow & {
@@ -41,13 +41,15 @@ export type SubnetRow = CommonRow & {
   host_routes: { destination: string; nexthop: string }[]
   allocation_pools: AddressRange[]
   network_built_in: string | null
+  network_project_id: string
 }
 
-export const subnetSource: Source<SubnetRow> = {
+export const subnetSource: Source<SubnetRow> & { kind: 'subnet' } = {
   kind: 'subnet',
+  table: 'subnet',
   select: sql<SubnetRow>`${commonColumns('subnet')}, subnet.network_id, subnet.ip_version, subnet.cidr::text AS cidr,
     host(subnet.gateway_ip) AS gateway_ip, subnet.enable_dhcp, subnet.ipv6_ra_mode, subnet.ipv6_address_mode,
-    subnet.dns_nameservers, subnet.host_routes, network.built_in AS network_built_in,
+    subnet.dns_nameservers, subnet.host_routes, network.built_in AS network_built_in, network.project_id AS network_project_id,
     coalesce((SELECT json_agg(json_build_object('start', host(pool.first), 'end', host(pool.last)) ORDER BY pool.first)
                 FROM allocation_pool pool WHERE pool.subnet_id = subnet.id), '[]') AS allocation_pools`,
   from: sql`subnet JOIN network ON network.id = subnet.network_id`,
@@ -89,16 +91,6 @@ export const presentSubnet = (row: SubnetRow): Item => ({
   dns_publish_fixed_ip: false,
 })
 
-const cidrText = z.string({ error: 'not a valid IP subnet' }).transform((text, context) => {
-  const cidr = parseCidr(text)
-  const [base = ''] = text.split('/')
-  const hint = cidr === null || cidr.text === text.toLowerCase() ? '' : `, '${cidr.text}' is recommended`
-  // Refuses host bits. Compares values, since an IPv6 address has many spellings; 0177.0.0.1 and the like do not parse.
-  if (cidr !== null && parseCidr(`${base}/${cidr.version === 4 ? 32 : 128}`)?.first === cidr.first) return cidr
-  context.addIssue({ code: 'custom', message: `'${text}' isn't a recognized IP subnet cidr${hint}` })
-  return z.NEVER
-})
-
 const changeable = {
   name: attribute.text,
   description: attribute.text,
@@ -108,7 +100,7 @@ const changeable = {
     .max(64, { error: 'the maximum is 64 allocation pools' }),
   dns_nameservers: z.array(attribute.address).max(5, { error: 'the maximum is 5 name servers' }),
   host_routes: z
-    .array(z.strictObject({ destination: cidrText.transform(cidr => cidr.text), nexthop: attribute.address }))
+    .array(z.strictObject({ destination: attribute.cidr.transform(cidr => cidr.text), nexthop: attribute.address }))
     .max(20, { error: 'the maximum is 20 host routes' }),
   enable_dhcp: attribute.boolean,
   service_types: attribute.emptyList,
@@ -137,12 +129,11 @@ export const createSchema = z
     segment_id: z.null({ error: 'this service has no segments' }),
   })
   .partial()
-  .extend({ network_id: attribute.id, cidr: cidrText })
+  .extend({ network_id: attribute.id, cidr: attribute.cidr })
 
 /** Subnets in Krater's own tables. */
-export const createSubnets = (database: Database, config: QuotaSettings): Resource =>
-  tableResource(database, {
-    plural: 'subnets',
+export const createSubnets = (database: Database, config: QuotaSettings): ChangeableResource =>
+  changeableResource(database, {
     source: subnetSource,
     present: presentSubnet,
     create: (trx, caller, body) => create(trx, caller, body, config),
@@ -224,6 +215,7 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
     if (isUsedByControllers(row.network_built_in))
       throw inUse(id, 'The gateway address belongs to the load balancer service.')
     checkGateway(cidr, gateway)
+    await refuseGatewayInUse(trx, id, row.gateway_ip)
     await refuseGatewayInUse(trx, id, gateway)
   }
   checkPools(cidr, gateway, pools)
