@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { apiAddress, defaultQuota } from '../options/values.js'
 import { networkDrivers } from './drivers.js'
 import { physicalNetworks } from './physical-networks.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 
 /** What each physical network leads to: an interface or a bridge of the host. */
 export type PhysicalNetworks = Readonly<Record<string, { interface: string }>>

@@ -1,5 +1,6 @@
 import { isDeepStrictEqual } from 'node:util'
 import * as z from 'zod'
+import { PORT_OWNER } from '../../network/driver.js'
 import { identityOf } from '../../process/process-identity.js'
 import { type ApiClient, ApiRefusal, signIn } from '../api-client.js'
 import { OperatorError } from '../operator-error.js'
@@ -13,9 +14,6 @@ import {
 } from '../state-directory/attachments.js'
 import { fabricOf, requireInstanceId } from '../wiring/drivers.js'
 import { exists, interfaceOnSubnetOf, isInHostNetwork, type Place, plug, removePlace } from './plug.js'
-
-/** device_owner of the ports that `krater network attach` creates. */
-const PORT_OWNER = 'krater:attachment'
 
 const networkSchema = z.object({
   id: z.string(),
@@ -40,6 +38,8 @@ export type AttachmentRequest = {
   network: string
   /** Null: the network chooses. */
   address: string | null
+  /** Names or IDs of the security groups that filter the port; without any, a new port is open. */
+  securityGroups: readonly string[]
   /** Null: a namespace that Krater creates. */
   place: Place | null
 }
@@ -157,7 +157,7 @@ export async function adoptEarlierPorts(directory: string, api: ApiClient, netwo
     const unused = ports.find(port => port.device_id === '')
     if (unused === undefined) continue
     await api.request('network', 'PUT', `/v2.0/ports/${unused.id}`, {
-      port: { name, device_owner: PORT_OWNER, device_id: name },
+      port: { name, device_owner: PORT_OWNER.attachment, device_id: name },
     })
   }
 }
@@ -224,40 +224,65 @@ export function attachCommand({ name, network, place, cloud }: AttachmentRecord)
 export const describePlace = (place: Place): string =>
   place.kind === 'namespace' ? `namespace ${place.namespace}` : `process ${place.identity.pid}`
 
-async function findNetwork(api: ApiClient, nameOrId: string): Promise<Network> {
-  const list = async (query: Record<string, string>) => {
+const findNetwork = (api: ApiClient, nameOrId: string): Promise<Network> =>
+  findOne('network', nameOrId, async query => {
     const answer = await api.request('network', 'GET', `/v2.0/networks?${new URLSearchParams(query)}`)
     return z.object({ networks: z.array(networkSchema) }).parse(answer).networks
-  }
-  const [found, ...more] = await list({ id: nameOrId }).then(async byId =>
-    byId.length > 0 ? byId : await list({ name: nameOrId }),
-  )
+  })
+
+async function findSecurityGroup(api: ApiClient, nameOrId: string): Promise<string> {
+  const { id } = await findOne('security group', nameOrId, async query => {
+    const own = new URLSearchParams({ ...query, project_id: api.projectId })
+    const answer = await api.request('network', 'GET', `/v2.0/security-groups?${own}`)
+    const groups = z.array(z.object({ id: z.string(), name: z.string() }))
+    return z.object({ security_groups: groups }).parse(answer).security_groups
+  })
+  return id
+}
+
+type Query = Partial<Record<'id' | 'name', string>>
+
+/** The only object with this ID or, failing that, this name. @throws OperatorError that names what there is */
+async function findOne<Found extends { id: string; name: string }>(
+  kind: string,
+  nameOrId: string,
+  list: (query: Query) => Promise<Found[]>,
+): Promise<Found> {
+  const byId = await list({ id: nameOrId })
+  const [found, ...more] = byId.length > 0 ? byId : await list({ name: nameOrId })
   if (found === undefined) {
     const names = (await list({})).map(({ name }) => name).join(', ')
-    throw new OperatorError(`There is no network ${nameOrId} for this user. There are: ${names}.`)
+    throw new OperatorError(`There is no ${kind} ${nameOrId} for this user. There are: ${names}.`)
   }
   if (more.length === 0) return found
   const ids = [found, ...more].map(({ id }) => id).join(', ')
-  throw new OperatorError(`Several networks are named ${nameOrId}. Give the ID of one: ${ids}.`)
+  throw new OperatorError(`Several ${kind}s are named ${nameOrId}. Give the ID of one: ${ids}.`)
 }
 
 /** The attachment's port: an earlier run's, else a new one. */
 async function ensurePort(
   api: ApiClient,
   network: Network,
-  { name, address }: AttachmentRequest,
+  { name, address, securityGroups }: AttachmentRequest,
 ): Promise<{ port: Port; created: boolean }> {
-  const identity = { network_id: network.id, device_owner: PORT_OWNER, device_id: name }
+  const groups = await Promise.all(securityGroups.map(group => findSecurityGroup(api, group)))
+  const filter = groups.length === 0 ? {} : { security_groups: groups }
+  const identity = { network_id: network.id, device_owner: PORT_OWNER.attachment, device_id: name }
   const query = new URLSearchParams({ ...identity, project_id: api.projectId })
   const list = await api.request('network', 'GET', `/v2.0/ports?${query}`)
   const [present] = z.object({ ports: z.array(portSchema) }).parse(list).ports
   if (present === undefined) {
     const fixed = address === null ? {} : { fixed_ips: [{ ip_address: address }] }
-    const answer = await api.request('network', 'POST', '/v2.0/ports', { port: { name, ...identity, ...fixed } })
+    const answer = await api.request('network', 'POST', '/v2.0/ports', {
+      port: { name, ...identity, ...fixed, ...filter },
+    })
     return { ...z.object({ port: portSchema }).parse(answer), created: true }
   }
   const has = present.fixed_ips.map(({ ip_address }) => ip_address)
-  if (address === null || has.includes(address)) return { port: present, created: false }
+  if (address === null || has.includes(address)) {
+    if (groups.length > 0) await api.request('network', 'PUT', `/v2.0/ports/${present.id}`, { port: filter })
+    return { port: present, created: false }
+  }
   throw new OperatorError(
     `${name} has the address ${has.join(', ')}. To give it ${address}, detach it first: krater network detach ${name}`,
   )

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { normaliseAddress, parseCidr } from '../addresses.js'
 import { isUuid } from '../visibility.js'
 import { invalidRequest } from './neutron-error.js'

@@ -1,4 +1,4 @@
-import type { z } from 'zod'
+import type * as z from 'zod'
 import { type DescriptionTexts, openApiDocument } from '../../api/description/document.js'
 import type { Route } from '../../api/route.js'
 import { formOf, type OpenApi, objectOf, type Parameter, type Schema } from '../../api/schema.js'

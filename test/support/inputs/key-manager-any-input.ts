@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import type { Test } from 'tap'
-import { z } from 'zod'
+import * as z from 'zod'
 import { tokenOf } from '../clients/callers.js'
 import type { TestKeyManager } from '../clients/key-manager-api.js'
 import { anyText } from './any-text.js'

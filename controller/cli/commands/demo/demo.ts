@@ -97,6 +97,7 @@ async function startWebServers(directory: string, api: ApiClient): Promise<WebSe
       cloud: 'krater',
       network: 'private',
       address: null,
+      securityGroups: [],
       place: null,
     })
     // The first is its IPv4 address.

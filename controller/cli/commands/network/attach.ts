@@ -13,6 +13,7 @@ type Given = {
   address?: string
   namespace?: string
   pid?: number
+  securityGroup: string[]
   cloud: 'krater' | 'krater-admin'
 }
 
@@ -25,10 +26,16 @@ export const command: Command = {
     new Option('--pid <pid>', 'process of a container that gets the interface').argParser(parsePid),
     new Option('--namespace <name>', 'existing network namespace that gets the interface'),
     new Option('--address <address>', 'address on the network (default: the network chooses)'),
+    new Option(
+      '--security-group <group>',
+      'security group of the port, by name or ID; repeatable (default: none, open)',
+    )
+      .argParser((group: string, given: string[]) => [...given, group])
+      .default([], ''),
     cloudOption,
   ],
   run: async (directory, given) => {
-    const { network, name, address, namespace, pid, cloud } = given as Given
+    const { network, name, address, namespace, pid, securityGroup, cloud } = given as Given
     requireRoot()
     requireFabric(directory)
     if (pid !== undefined && namespace !== undefined) {
@@ -36,7 +43,8 @@ export const command: Command = {
     }
     const into = pid !== undefined ? { pid } : namespace !== undefined ? { namespace } : null
     const place = into === null ? null : placeOf(into)
-    const record = await attach(directory, { name, cloud, network, address: address ?? null, place })
+    const securityGroups = securityGroup
+    const record = await attach(directory, { name, cloud, network, address: address ?? null, securityGroups, place })
     const addresses = record.addresses.map(text => text.split('/')[0]).join(', ')
     print(`${record.name} has ${addresses} on ${record.network.name} (${record.interfaceName}).`)
     print(`Run a program there: krater network exec ${record.name} COMMAND`)

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { attribute } from '../body.js'
 import { conflict, invalidInput } from '../neutron-error.js'
 

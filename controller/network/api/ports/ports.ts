@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import type { Database } from '../../../database/connection.js'
 import { execute, many, maybeOne } from '../../../database/query.js'
 import { assignments, sql } from '../../../database/sql.js'

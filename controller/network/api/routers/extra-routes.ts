@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { contains, parseAddress, parseCidr } from '../../addresses.js'
 import { attribute } from '../body.js'
 import { NeutronError } from '../neutron-error.js'

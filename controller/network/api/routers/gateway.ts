@@ -1,5 +1,5 @@
 import type { Knex } from 'knex'
-import { z } from 'zod'
+import * as z from 'zod'
 import { execute } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import type { Caller } from '../../../identity/caller.js'

@@ -1,4 +1,4 @@
-import { z } from 'zod'
+import * as z from 'zod'
 import { jsonAnswer, NO_CONTENT } from '../../../api/answer.js'
 import type { Call } from '../../../api/call.js'
 import { objectOf, type Parameter, ref } from '../../../api/schema.js'
