@@ -16,14 +16,20 @@ const monitorSchema = z.strictObject({
   /** Consecutive successes until a member is up, and failures until it is down. */
   rise: z.int().min(1).max(10),
   fall: z.int().min(1).max(10),
-  /** The request of an HTTP probe, null for other types. `codes`: `200`, `200,202` or `200-204`. */
+  /** The request of an HTTP probe, null for other types. `codes`: `200`, `200, 202` or `200-204`. */
   http: z
     .strictObject({
-      method: z.string().max(16),
-      path: z.string().max(2048),
+      method: z.string().regex(/^[A-Z]{1,16}$/),
+      path: z.string().regex(/^\/[!-~]{0,2047}$/),
       version: z.enum(['1.0', '1.1']),
-      host: z.string().max(255).nullable(),
-      codes: z.string().max(64),
+      host: z
+        .string()
+        .regex(/^[!-~]{1,255}$/)
+        .nullable(),
+      codes: z
+        .string()
+        .regex(/^[1-5]\d\d(-[1-5]\d\d|([ \t]*,[ \t]*[1-5]\d\d)*)$/)
+        .max(64),
     })
     .nullable(),
   /** What a UDP-CONNECT probe sends, and what the answer must begin with, in hexadecimal digits. Null: any datagram, and no answer. */
