@@ -3,11 +3,10 @@ import { availableParallelism } from 'node:os'
 import { dirname } from 'node:path'
 import type { Boot } from '../protocol/boot.js'
 import { HAPROXY_CHROOT, STATE_DIRECTORY } from '../protocol/paths.js'
-import { seccompLauncher } from '../seccomp/launcher.js'
+import { PERL, seccompLauncher } from '../seccomp/launcher.js'
 import { HAPROXY_RULES } from '../seccomp/rules.js'
 import { HAPROXY_PROGRAM } from './validate.js'
 
-const PERL = '/usr/bin/perl'
 const LAUNCHER = `${STATE_DIRECTORY}/haproxy-seccomp.pl`
 const WORKING_DIRECTORY = `${STATE_DIRECTORY}/haproxy`
 /** HAProxy reads this before its configuration: the settings that depend on the machine, not on the load balancer. */

@@ -1,5 +1,8 @@
 import { type Rules, seccompFilter } from './filter.js'
-import { type Architecture, numberOf } from './system-calls.js'
+import { type Architecture, numberOf, type SystemCall } from './system-calls.js'
+
+/** The interpreter, which every Debian has. */
+export const PERL = '/usr/bin/perl'
 
 const PR_SET_SECCOMP = 22
 const SECCOMP_MODE_FILTER = 2
@@ -15,20 +18,40 @@ const RLIMIT_NPROC = 6
  * @throws Error for a processor whose system call numbers are unknown
  */
 export function seccompLauncher(rules: Rules, processor: string, { processes }: { processes?: number } = {}): string {
-  if (!isArchitecture(processor)) throw new Error(`There is no seccomp filter for processor ${processor}.`)
-  const prctl = numberOf('prctl', processor)
   const bounded =
     processes === undefined
       ? ''
       : `my $most = pack 'Q2', ${processes}, ${processes};
-syscall(${numberOf('prlimit64', processor)}, 0, ${RLIMIT_NPROC}, $most, 0) == 0 or die "processes: $!\\n";
+syscall(${callNumber('prlimit64', processor)}, 0, ${RLIMIT_NPROC}, $most, 0) == 0 or die "processes: $!\\n";
 `
-  return `${bounded}my $filter = pack 'H*', '${seccompFilter(processor, rules).toString('hex')}';
-my $program = pack 'S x6 P', length($filter) / 8, $filter;
-syscall(${prctl}, ${PR_SET_NO_NEW_PRIVS}, 1, 0, 0, 0) == 0 or die "no_new_privs: $!\\n";
-syscall(${prctl}, ${PR_SET_SECCOMP}, ${SECCOMP_MODE_FILTER}, $program, 0, 0) == 0 or die "seccomp: $!\\n";
-exec { $ARGV[0] } @ARGV or die "$ARGV[0]: $!\\n";
+  return `${bounded}${seccompStatements(rules, processor)}exec { $ARGV[0] } @ARGV or die "$ARGV[0]: $!\\n";
 `
 }
 
-const isArchitecture = (processor: string): processor is Architecture => processor === 'x64' || processor === 'arm64'
+/**
+ * Perl statements that install the filter permanently on the program that contains them. Pure.
+ * @throws Error for a processor whose system call numbers are unknown
+ */
+export function seccompStatements(rules: Rules, processor: string): string {
+  const prctl = callNumber('prctl', processor)
+  return `my $filter = pack 'H*', '${seccompFilter(architectureOf(processor), rules).toString('hex')}';
+my $program = pack 'S x6 P', length($filter) / 8, $filter;
+syscall(${prctl}, ${PR_SET_NO_NEW_PRIVS}, 1, 0, 0, 0) == 0 or die "no_new_privs: $!\\n";
+syscall(${prctl}, ${PR_SET_SECCOMP}, ${SECCOMP_MODE_FILTER}, $program, 0, 0) == 0 or die "seccomp: $!\\n";
+`
+}
+
+/**
+ * The number of a system call, for a Perl program.
+ * @returns null where the processor has no such call
+ * @throws Error for a processor whose system call numbers are unknown
+ */
+export const callNumber = (call: SystemCall, processor: string): number | null =>
+  numberOf(call, architectureOf(processor))
+
+function architectureOf(processor: string): Architecture {
+  if (processor !== 'x64' && processor !== 'arm64') {
+    throw new Error(`There is no seccomp filter for processor ${processor}.`)
+  }
+  return processor
+}

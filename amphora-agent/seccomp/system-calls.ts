@@ -254,6 +254,32 @@ export const SYSTEM_CALLS = { ...HAPROXY_CALLS, ...OTHER_CALLS }
 
 export type SystemCall = keyof typeof SYSTEM_CALLS
 
+/** Calls of the prober of members that depend on no argument: it waits, sends, receives, allocates and exits. */
+export const PROBER_CALLS = [
+  'read',
+  'write',
+  'close',
+  'select',
+  'pselect6',
+  'connect',
+  'sendto',
+  'recvfrom',
+  'recvmsg',
+  'getsockopt',
+  'clock_gettime',
+  'brk',
+  'mmap',
+  'mremap',
+  'munmap',
+  'madvise',
+  'rt_sigprocmask',
+  'rt_sigreturn',
+  'restart_syscall',
+  'futex',
+  'exit',
+  'exit_group',
+] as const satisfies SystemCall[]
+
 /** Processors with known numbers, by their Node.js names. */
 export type Architecture = 'x64' | 'arm64'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { EAFNOSUPPORT, ENOSYS, EPERM, EPROTONOSUPPORT, seccompFilter } from '../../../amphora-agent/seccomp/filter.js'
 import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
-import { HAPROXY_RULES, MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
+import { HAPROXY_RULES, MACHINE_RULES, PROBER_RULES } from '../../../amphora-agent/seccomp/rules.js'
 import {
   type Architecture,
   numberOf,
@@ -12,7 +12,8 @@ import {
 const AUDIT: Record<Architecture, number> = { x64: 0xc000003e, arm64: 0xc00000b7 }
 const NEW_USER = 0x10000000
 const CHILD_SIGNAL = 17
-const [INET, NETLINK, PACKET, VSOCK] = [2, 16, 17, 40]
+const [UNIX, INET, INET6, NETLINK, PACKET, VSOCK] = [1, 2, 10, 16, 17, 40]
+const [STREAM, DATAGRAM, RAW, NONBLOCK] = [1, 2, 3, 0x800]
 
 /** Interprets a filter as the kernel does. @returns 'allow', 'kill' or an errno */
 function verdict(filter: Buffer, architecture: number, number: number, args: number[] = []): string | number {
@@ -86,6 +87,23 @@ for (const architecture of ['x64', 'arm64'] as const) {
     t.equal(ask(haproxy, 'socket', INET, 1, 6), 'allow')
     for (const family of [NETLINK, PACKET, VSOCK]) t.equal(ask(haproxy, 'socket', family, 3, 0), EAFNOSUPPORT)
     t.equal(ask(haproxy, 'memfd_create'), EPERM)
+  })
+
+  t.test(`the ${architecture} filter of the prober leaves it TCP, UDP and what it has open`, async t => {
+    const prober = seccompFilter(architecture, PROBER_RULES)
+    for (const family of [INET, INET6]) {
+      t.equal(ask(prober, 'socket', family, STREAM | NONBLOCK, 6), 'allow')
+      t.equal(ask(prober, 'socket', family, DATAGRAM | NONBLOCK, 17), 'allow')
+      t.equal(ask(prober, 'socket', family, RAW, 132), EPERM)
+      t.equal(ask(prober, 'socket', family, DATAGRAM, 1), EPERM)
+    }
+    for (const family of [UNIX, NETLINK, PACKET]) t.equal(ask(prober, 'socket', family, DATAGRAM, 17), EPERM)
+    t.equal(ask(prober, 'setsockopt', 5, 0, 11), 'allow')
+    t.equal(ask(prober, 'setsockopt', 5, 0, 3), EPERM, 'IP_HDRINCL, with which a raw socket chooses the sender')
+    t.equal(ask(prober, 'setsockopt', 5, 1, 36), EPERM, 'SO_MARK')
+    for (const call of ['execve', 'clone', 'fork', 'openat', 'kill', 'bind', 'ioctl', 'fcntl'] as const) {
+      if (numberOf(call, architecture) !== null) t.equal(ask(prober, call), EPERM, call)
+    }
   })
 }
 
