@@ -5,7 +5,7 @@ import { createHandler } from './answers.js'
 import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { DatagramBalancer } from './datagrams/balancer.js'
-import type { MemberMonitors } from './datagrams/member-states.js'
+import { Monitors } from './datagrams/monitors/monitors.js'
 import { Handovers } from './handover/handover.js'
 import { StickTables } from './handover/stick-tables.js'
 import { Drain } from './haproxy/drain.js'
@@ -80,14 +80,6 @@ async function startHelpers(boot: Boot, alarms: CertificateAlarms, log: Log): Pr
   }
 }
 
-/** Members are not probed: all that are not disabled serve. */
-const WITHOUT_MONITORS: MemberMonitors = {
-  isUp: () => null,
-  failedCheck: () => null,
-  watch: () => {},
-  close: async () => {},
-}
-
 /** The parts of the agent, wired together. */
 class Agent {
   readonly #log: Log
@@ -148,7 +140,11 @@ class Agent {
       log,
     })
     this.#datagrams = new DatagramBalancer({
-      monitors: WITHOUT_MONITORS,
+      monitors: new Monitors({
+        onChange: () => this.#datagrams.membersChanged(),
+        onFailure: this.#repairs.note,
+        log,
+      }),
       onDrift: () => this.#reconciler?.requestDatagramsCheck(),
       log,
     })
