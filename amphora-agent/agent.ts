@@ -245,6 +245,7 @@ class Agent {
     return new Monitor({
       store: this.#store,
       haproxy: this.#haproxy,
+      datagrams: this.#datagrams,
       knownDown: this.#knownDown,
       sender: this.#sender,
       repairs: this.#repairs,

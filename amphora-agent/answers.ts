@@ -91,6 +91,7 @@ async function hello(parts: HandlerOptions): Promise<HelloResult> {
     drain: handovers.drained(),
     leavingSeconds: leavingSeconds(leaving(), monotonicMs()),
     answersMetrics: true,
+    balancesDatagrams: true,
     missing: parts.missing(),
     credential: parts.credential(),
   }

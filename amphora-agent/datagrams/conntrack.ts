@@ -2,6 +2,9 @@ import { spawn } from 'node:child_process'
 
 const TIMEOUT_MS = 30_000
 
+/** Marks of entries: those that agree with `mark` in the bits of `mask`. */
+export type Marks = { mark: number; mask: number }
+
 /** An entry of the kernel's table of connections. */
 export type Flow = { id: number; mark: number }
 
@@ -17,18 +20,23 @@ export async function flowsByMark(): Promise<Map<number, number>> {
   return flows
 }
 
+/** Lists the entries with these marks. @throws Error if conntrack fails */
+export const listFlows = (marks: Marks): Promise<Flow[]> => flowsOf('-L', marks)
+
 /**
  * Deletes the entries with these marks: their next packets begin new flows.
  * @returns what was deleted. @throws Error if conntrack fails
  */
-export async function deleteFlows({ mark, mask }: { mark: number; mask: number }): Promise<Flow[]> {
-  const deleted: Flow[] = []
-  await conntrack(['-D', '--mark', `${mark}/${mask}`, '-o', 'id'], text => {
+export const deleteFlows = (marks: Marks): Promise<Flow[]> => flowsOf('-D', marks)
+
+async function flowsOf(command: '-L' | '-D', { mark, mask }: Marks): Promise<Flow[]> {
+  const flows: Flow[] = []
+  await conntrack([command, '--mark', `${mark}/${mask}`, '-o', 'id'], text => {
     for (const [, found, id] of text.matchAll(/ mark=(\d+) .*id=(\d+)/g)) {
-      deleted.push({ mark: Number(found), id: Number(id) })
+      flows.push({ mark: Number(found), id: Number(id) })
     }
   })
-  return deleted
+  return flows
 }
 
 /**

@@ -1,4 +1,5 @@
 import type { Datagrams } from '../protocol/datagrams.js'
+import type { Marks } from './conntrack.js'
 import type { MemberStates } from './member-states.js'
 import {
   MEMBER_MASK,
@@ -35,8 +36,6 @@ export function allowedFlows({ listeners, pools }: Datagrams, numbers: Numbers, 
     ),
   )
 }
-
-export type Marks = { mark: number; mask: number }
 
 /**
  * What to delete, so that no flow stays with a member that left or is down, or with a service that is gone: as few

@@ -13,7 +13,12 @@ export const SERVICE_MASK = '0xfff00000'
 export const MEMBER_MASK = '0x000fffff'
 
 const allottedSchema = z.strictObject({ last: z.int().min(0), given: z.record(z.string(), z.int().positive()) })
-export const numbersSchema = z.strictObject({ services: allottedSchema, members: allottedSchema })
+export const numbersSchema = z.strictObject({
+  services: allottedSchema,
+  members: allottedSchema,
+  /** How often the table was made, and its counters began at zero. */
+  tables: z.int().min(0),
+})
 
 type Allotted = z.output<typeof allottedSchema>
 /** The numbers in use, by what they name, and the one that was allotted last. */
@@ -36,6 +41,7 @@ export const hexadecimal = (mark: number): string => `0x${mark.toString(16).padS
 export const noNumbers = (random: () => number = Math.random): Numbers => ({
   services: { last: Math.floor(random() * MOST_SERVICES), given: {} },
   members: { last: Math.floor(random() * MOST_MEMBERS), given: {} },
+  tables: 0,
 })
 
 /**
@@ -48,6 +54,7 @@ export function allot(before: Numbers, { listeners, pools }: Datagrams): Numbers
   return {
     services: allotted(before.services, listeners.map(serviceKey), MOST_SERVICES),
     members: allotted(before.members, members, MOST_MEMBERS),
+    tables: before.tables,
   }
 }
 

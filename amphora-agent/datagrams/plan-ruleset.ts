@@ -4,7 +4,7 @@ import type { DatagramListener, DatagramPool, Datagrams } from '../protocol/data
 import type { Interface } from '../protocol/desired.js'
 import type { MemberStates } from './member-states.js'
 import { hexadecimal, MEMBER_MASK, memberKey, type Numbers, SERVICE_MASK, serviceKey, serviceMark } from './numbers.js'
-import type { Chain, ElementSet, NamedObject, Ruleset } from './ruleset.js'
+import { type Chain, type ElementSet, type NamedObject, type Ruleset, SIGNATURES } from './ruleset.js'
 import { hashOf } from './schedules/hash.js'
 import { maglevTable, tableSize } from './schedules/maglev.js'
 import { leastLoadedTurns, weightedTurns } from './schedules/turns.js'
@@ -14,7 +14,7 @@ import { isUsable, type Serving, servingMembers } from './serving.js'
 export type Loads = {
   /** Flows by member number. */
   flows: ReadonlyMap<number, number>
-  /** New flows until the schedule follows again, by pool id. */
+  /** New flows until the schedule follows again, within a second or so, by pool id. */
   expected: ReadonlyMap<string, number>
 }
 
@@ -148,6 +148,7 @@ function planCommon({ datagrams, interfaces, numbers, states }: RulesetFacts): P
         },
       ],
     ]),
+    [SIGNATURES, { kind: 'set', declaration: 'type mark', elements: 'dynamic' }],
     ['received', byService('received')],
     ['sent', byService('sent')],
     [

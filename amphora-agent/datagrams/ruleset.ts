@@ -31,6 +31,13 @@ const ELEMENTS_PER_COMMAND = 500
 /** The whole table goes. */
 export const REMOVAL = `add table ${TABLE}\ndelete table ${TABLE}\n`
 
+/** An element of this set is in every transaction of ours, so that those who watch the kernel can tell them from others. */
+export const SIGNATURES = 'signatures'
+
+/** @param text a transaction after which the table exists */
+export const signed = (text: string): string =>
+  `${text}flush set ${TABLE} ${SIGNATURES}\nadd element ${TABLE} ${SIGNATURES} { ${Math.ceil(Math.random() * 0xfffffff)} }\n`
+
 /**
  * The input of `nft -f` that leads from one state of the table to another, in one transaction. It has only what differs:
  * counters and what the kernel has learned stay. Pure.
@@ -79,16 +86,17 @@ const mentions = (rule: string, names: ReadonlySet<string>): boolean =>
   [...rule.matchAll(/@(\w+)/g)].some(([, name]) => names.has(name ?? ''))
 
 function elementCommands(name: string, before: ElementSet | undefined, set: ElementSet): string[] {
-  const { elements: after, declaration } = set
+  const { elements: after, declaration, kind } = set
   if (after === 'dynamic' || after === 'unknown') return []
   const known = before?.elements ?? new Map<string, string | null>()
   if (known === 'dynamic' || known === 'unknown') {
-    return [`flush set ${TABLE} ${name}`, ...inPieces('add', name, [...after])]
+    return [`flush ${kind} ${TABLE} ${name}`, ...inPieces('add', name, [...after])]
   }
   const removed = [...known].filter(([key, value]) => after.get(key) !== value || !after.has(key))
   const added = [...after].filter(([key, value]) => known.get(key) !== value || !known.has(key))
   // Taken from an interval that holds it, an element would leave a hole.
-  if (removed.length > 0 && declaration.includes('interval')) return elementCommands(name, UNKNOWN, set)
+  if (removed.length > 0 && declaration.includes('interval'))
+    return elementCommands(name, { ...set, elements: 'unknown' }, set)
   return [
     ...inPieces(
       'delete',
@@ -98,8 +106,6 @@ function elementCommands(name: string, before: ElementSet | undefined, set: Elem
     ...inPieces('add', name, added),
   ]
 }
-
-const UNKNOWN: ElementSet = { kind: 'set', declaration: '', elements: 'unknown' }
 
 function inPieces(verb: 'add' | 'delete', name: string, elements: readonly (readonly [string, string | null])[]) {
   const words = elements.map(([key, value]) => (value === null ? key : `${key} : ${value}`))
@@ -131,3 +137,9 @@ export function readListing(text: string): Ruleset {
   }
   return { objects, sets, chains }
 }
+
+/** The output of `nft -s list table` without elements that the kernel learned and without signatures. Pure. */
+export const withoutLearned = (text: string): string =>
+  text.replaceAll(/^\t(?:set|map) (\S+) \{\n(.*?)^\t\}$/gms, (whole, name: string, body: string) =>
+    name === SIGNATURES || body.includes('dynamic') ? name : whole,
+  )

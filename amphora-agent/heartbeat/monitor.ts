@@ -1,5 +1,6 @@
 import { existsSync, writeFileSync } from 'node:fs'
 import type { Store } from '../apply/store.js'
+import type { DatagramBalancer } from '../datagrams/balancer.js'
 import type { Haproxy } from '../haproxy/haproxy.js'
 import type { KnownDown } from '../haproxy/known-down.js'
 import { planRepair } from '../haproxy/plan-repair.js'
@@ -18,6 +19,7 @@ import type { AmphoraStatus, Sender } from './sender.js'
 export type MonitorOptions = {
   store: Store
   haproxy: Haproxy
+  datagrams: DatagramBalancer
   knownDown: KnownDown
   sender: Sender
   repairs: Repairs
@@ -48,11 +50,18 @@ export class Monitor {
   #queue = Promise.resolve()
 
   constructor(options: MonitorOptions) {
-    const { haproxy, repairs, sender, beatIntervalMs } = options
+    const { haproxy, datagrams, repairs, sender, beatIntervalMs } = options
     this.#options = options
     this.#liveness = new Liveness(haproxy, repairs)
-    this.#readings = new Readings(haproxy, this.#liveness, this.#pace)
-    this.#reporter = new Reporter({ readings: this.#readings, pace: this.#pace, sender, repairs, beatIntervalMs })
+    this.#readings = new Readings(haproxy, datagrams, this.#liveness, this.#pace)
+    this.#reporter = new Reporter({
+      readings: this.#readings,
+      datagrams,
+      pace: this.#pace,
+      sender,
+      repairs,
+      beatIntervalMs,
+    })
   }
 
   start(): void {

@@ -1,3 +1,5 @@
+import type { DatagramBalancer } from '../datagrams/balancer.js'
+import { SERVICE_PREFIX } from '../datagrams/flow-meter.js'
 import type { Haproxy } from '../haproxy/haproxy.js'
 import type { HaproxyObservation } from '../haproxy/runtime/client.js'
 import { inMaintenance, type ServerState } from '../haproxy/runtime/servers-state.js'
@@ -6,7 +8,7 @@ import { identityOf } from '../process/process-table.js'
 import type { FailedCheck } from '../protocol/checks.js'
 import type { Counters } from '../protocol/heartbeat.js'
 import { loadCounters, saveCounters } from '../statistics/counter-file.js'
-import { observe, totalOf } from '../statistics/counters.js'
+import { type CountedRow, observe, totalOf } from '../statistics/counters.js'
 import type { Liveness } from './liveness.js'
 import type { Pace } from './pace.js'
 
@@ -20,9 +22,10 @@ const SERVER_ROWS_MS = 8_000
  */
 const CHANGED_ROWS_MS_PER_SERVER = 1
 
-/** Observes HAProxy, and keeps the counters of all its workers, which never decrease. */
+/** Observes HAProxy, and keeps the counters of all its workers, and of the kernel's flows, which never decrease. */
 export class Readings {
   readonly #haproxy: Haproxy
+  readonly #datagrams: DatagramBalancer
   readonly #liveness: Liveness
   readonly #pace: Pace
   #counters = loadCounters()
@@ -35,8 +38,9 @@ export class Readings {
   #workersAt = Number.NEGATIVE_INFINITY
   #oldWorkers: readonly number[] = []
 
-  constructor(haproxy: Haproxy, liveness: Liveness, pace: Pace) {
+  constructor(haproxy: Haproxy, datagrams: DatagramBalancer, liveness: Liveness, pace: Pace) {
     this.#haproxy = haproxy
+    this.#datagrams = datagrams
     this.#liveness = liveness
     this.#pace = pace
     saveCounters(this.#counters)
@@ -60,7 +64,7 @@ export class Readings {
   /** @returns null if HAProxy does not answer, as happens briefly during a reload */
   async take(): Promise<HaproxyObservation | null> {
     if (this.#haproxy.pid() === null) {
-      this.#absorb(new Map(), new Set())
+      this.#absorb(await this.#readFlows(), new Set())
       return null
     }
     const present = await this.#observe()
@@ -109,7 +113,7 @@ export class Readings {
   }
 
   async #readCounters(present: HaproxyObservation): Promise<void> {
-    const readings = new Map<string, ProxyRow[]>()
+    const readings: Map<string, CountedRow[]> = await this.#readFlows()
     const living = new Set<string>()
     for (const pid of [present.workerPid, ...this.#oldWorkers]) {
       const identity = identityOf(pid)
@@ -122,13 +126,31 @@ export class Readings {
     this.#absorb(readings, living)
   }
 
+  /** The flows of UDP and SCTP listeners, as a worker would report its connections. */
+  async #readFlows(): Promise<Map<string, CountedRow[]>> {
+    const reading = await this.#datagrams.read()
+    return new Map(
+      reading?.services.map(({ key, listener: { id, poolId }, counters }) => {
+        const names = poolId === null ? [id] : [id, `${poolId}:${id}`]
+        return [key, names.map(name => ({ name, counters }))]
+      }) ?? this.#knownFlows(),
+    )
+  }
+
+  /** Those of the last reading, as of an earlier agent. */
+  #knownFlows(): [string, CountedRow[]][] {
+    return Object.entries(this.#counters.workers)
+      .filter(([key]) => key.startsWith(SERVICE_PREFIX))
+      .map(([key, counted]) => [key, Object.entries(counted).map(([name, counters]) => ({ name, counters }))])
+  }
+
   /** @returns null if the old worker does not answer */
   #rowsOf(pid: number): Promise<ProxyRow[] | null> {
     return this.#haproxy.commandTo(pid, SHOW_PROXIES).then(parseStat, () => null)
   }
 
-  #absorb(readings: ReadonlyMap<string, ProxyRow[]>, living: ReadonlySet<string>): void {
-    const next = observe(this.#counters, readings, living)
+  #absorb(readings: ReadonlyMap<string, CountedRow[]>, workers: ReadonlySet<string>): void {
+    const next = observe(this.#counters, readings, new Set([...workers, ...readings.keys()]))
     if (JSON.stringify(next) === JSON.stringify(this.#counters)) return
     this.#counters = next
     this.#pace.changed()

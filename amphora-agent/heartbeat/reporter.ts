@@ -1,3 +1,4 @@
+import type { DatagramBalancer } from '../datagrams/balancer.js'
 import type { HaproxyObservation } from '../haproxy/runtime/client.js'
 import type { Repairs } from '../log/repairs.js'
 import type { Desired } from '../protocol/desired.js'
@@ -11,6 +12,7 @@ const FULL_REPORT_MS = 30_000
 
 export type ReporterOptions = {
   readings: Readings
+  datagrams: Pick<DatagramBalancer, 'states'>
   pace: Pace
   sender: Sender
   repairs: Repairs
@@ -20,6 +22,7 @@ export type ReporterOptions = {
 /** Sends the health managers what changed since the last report: beats at their interval, states when they change. */
 export class Reporter {
   readonly #readings: Readings
+  readonly #datagrams: Pick<DatagramBalancer, 'states'>
   readonly #pace: Pace
   readonly #sender: Sender
   readonly #repairs: Repairs
@@ -33,8 +36,9 @@ export class Reporter {
   #fullAt = Number.NEGATIVE_INFINITY
   #beatAt = Number.NEGATIVE_INFINITY
 
-  constructor({ readings, pace, sender, repairs, beatIntervalMs }: ReporterOptions) {
+  constructor({ readings, datagrams, pace, sender, repairs, beatIntervalMs }: ReporterOptions) {
     this.#readings = readings
+    this.#datagrams = datagrams
     this.#pace = pace
     this.#sender = sender
     this.#repairs = repairs
@@ -74,7 +78,8 @@ export class Reporter {
   ): Promise<void> {
     const { proxies, servers } = observation ?? { proxies: [], servers: [] }
     const { failedChecks } = this.#readings
-    const snapshot = takeSnapshot(desired, { proxies, servers, failedChecks }, name => this.#readings.totalOf(name))
+    const states = { proxies, servers, failedChecks, datagrams: this.#datagrams.states() }
+    const snapshot = takeSnapshot(desired, states, name => this.#readings.totalOf(name))
     if (desired.sha256 !== this.#sentFor) this.#sent = null
     const full = this.#sent === null || now - this.#fullAt >= FULL_REPORT_MS
     const changes = changedSince(full ? null : this.#sent, snapshot, isDue ? 'anything' : 'states')

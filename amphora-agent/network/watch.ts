@@ -23,8 +23,11 @@ export type NetworkWatch = {
 
 export type WatchOptions = {
   onChange: () => void
-  /** The nftables table of UDP and SCTP listeners, with its family; `onDatagrams` is called after each transaction that changes it. */
-  datagramsTable: string
+  /**
+   * The nftables table of UDP and SCTP listeners, with its family, and a set in it to which each transaction of our own
+   * adds. `onDatagrams` is called after any other transaction that changes the table, or may have.
+   */
+  datagrams: { table: string; signatures: string }
   onDatagrams: () => void
   repairs: Repairs
   log: Log
@@ -47,16 +50,19 @@ export function watchNetwork({ repairs, log, ...options }: WatchOptions): Networ
     const lines = createInterface({ input: child.stdout })
     lines.on('line', program === 'nft' ? tellTransactions(options) : options.onChange)
     child.on('error', error => log.error(`${program} cannot watch the network: ${error.message}`))
-    child.on('close', () => {
+    child.on('close', (_, signal) => {
       children.delete(watcher)
       if (closed) return
       const ranForMs = performance.now() - startedAt
-      if (ranForMs >= SHORT_RUN_MS) repairs.note(`${program} monitor, which watches the network, exited; restarted`)
+      // nft 1.0.6 crashes when it tells of the end of a timeout object.
+      if (ranForMs >= SHORT_RUN_MS && signal !== 'SIGSEGV')
+        repairs.note(`${program} monitor, which watches the network, exited; restarted`)
       const timer = setTimeout(
         () => {
           timers.delete(timer)
           start(watcher)
           options.onChange()
+          if (program === 'nft') options.onDatagrams()
         },
         ranForMs < SHORT_RUN_MS ? SHORT_RUN_MS : 0,
       )
@@ -83,15 +89,23 @@ export function watchNetwork({ repairs, log, ...options }: WatchOptions): Networ
 }
 
 /** Reads what nft prints: a line for each object that a transaction changes, and one for its end. */
-function tellTransactions({ onChange, onDatagrams, datagramsTable }: Omit<WatchOptions, 'repairs' | 'log'>) {
-  let changed = { datagrams: false, others: false }
+function tellTransactions({
+  onChange,
+  onDatagrams,
+  datagrams: { table, signatures },
+}: Omit<WatchOptions, 'repairs' | 'log'>) {
+  let changed = { datagrams: false, others: false, isOurs: false }
   return (line: string): void => {
     if (line.startsWith('# new generation')) {
-      const { datagrams, others } = changed
-      changed = { datagrams: false, others: false }
-      if (datagrams) onDatagrams()
-      if (others) onChange()
-    } else if (line.includes(` ${datagramsTable}`)) changed.datagrams = true
-    else changed.others = true
+      const { datagrams, others, isOurs } = changed
+      changed = { datagrams: false, others: false, isOurs: false }
+      // nft keeps silent about elements of sets that were replaced since it was started.
+      const isUnknown = !datagrams && !others
+      if ((datagrams || isUnknown) && !isOurs) onDatagrams()
+      if (others || isUnknown) onChange()
+    } else if (line.includes(` ${table}`)) {
+      changed.datagrams = true
+      if (line.startsWith(`add element ${table} ${signatures} `)) changed.isOurs = true
+    } else changed.others = true
   }
 }

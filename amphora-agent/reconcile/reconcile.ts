@@ -1,6 +1,6 @@
 import { mkdirSync } from 'node:fs'
 import type { Parts } from '../apply/apply.js'
-import { TABLE } from '../datagrams/ruleset.js'
+import { SIGNATURES, TABLE } from '../datagrams/ruleset.js'
 import { noteInitRepairs, type Repairs } from '../log/repairs.js'
 import { type NetworkWatch, watchNetwork } from '../network/watch.js'
 import type { Desired } from '../protocol/desired.js'
@@ -64,7 +64,7 @@ export class Reconciler {
     const { parts, repairs } = this.#options
     this.#watch = watchNetwork({
       onChange: () => this.#networkChanged(),
-      datagramsTable: TABLE,
+      datagrams: { table: TABLE, signatures: SIGNATURES },
       onDatagrams: parts.datagrams.tableChanged,
       repairs,
       log: parts.log,

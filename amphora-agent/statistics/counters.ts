@@ -1,4 +1,3 @@
-import type { ProxyRow } from '../haproxy/runtime/stat.js'
 import type { Counters } from '../protocol/heartbeat.js'
 
 /**
@@ -13,6 +12,9 @@ export type CounterState = {
   workers: Record<string, Record<string, Counters>>
 }
 
+/** The counters of a frontend or backend, or of a UDP or SCTP listener or its pool. */
+export type CountedRow = { name: string; counters: Counters }
+
 /** Objects are kept while they may come back. This limit is far beyond any load balancer. */
 const MAX_OBJECTS = 20_000
 
@@ -24,7 +26,7 @@ const ZERO: Counters = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalCon
  */
 export function observe(
   state: CounterState,
-  readings: ReadonlyMap<string, readonly ProxyRow[]>,
+  readings: ReadonlyMap<string, readonly CountedRow[]>,
   living: ReadonlySet<string>,
 ): CounterState {
   const ended = { ...state.ended }

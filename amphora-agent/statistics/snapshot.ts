@@ -1,3 +1,4 @@
+import type { DatagramStates } from '../datagrams/states.js'
 import { inMaintenance, isDraining, type ServerState } from '../haproxy/runtime/servers-state.js'
 import type { ProxyRow } from '../haproxy/runtime/stat.js'
 import type { FailedCheck } from '../protocol/checks.js'
@@ -13,17 +14,18 @@ export type Snapshot = {
 /** A failed check, and the positions of the members whose last check it is. */
 type PoolCheck = { check: FailedCheck; members: number[] }
 
-/** What the current worker reports; both empty while HAProxy does not run. */
+/** What HAProxy's current worker reports, nothing while it does not run, and the states of UDP and SCTP listeners. */
 export type Observation = {
   proxies: readonly ProxyRow[]
   servers: readonly ServerState[]
   /** By path. */
   failedChecks: ReadonlyMap<string, FailedCheck>
+  datagrams: DatagramStates
 }
 
 export function takeSnapshot(
   desired: Desired,
-  { proxies, servers, failedChecks }: Observation,
+  { proxies, servers, failedChecks, datagrams }: Observation,
   totalOf: (name: string) => Counters,
 ): Snapshot {
   const rows = new Map(proxies.map(row => [row.name, row]))
@@ -37,11 +39,13 @@ export function takeSnapshot(
   )
   return {
     listeners: desired.objects.listeners.map(id => ({
-      state: listenerState(rows.get(id)?.status),
+      state: datagrams.listeners.get(id) ?? listenerState(rows.get(id)?.status),
       counters: totalOf(id),
     })),
     pools: desired.objects.pools.map(({ poolId, listenerId, members }) => {
       const name = `${poolId}:${listenerId}`
+      const pool = datagrams.pools.get(poolId)
+      if (pool !== undefined) return datagramPool(pool, members, totalOf(name))
       const memberStates = members.map(id => memberState(states.get(`${name}/${id}`), unchecked.has(`${name}/${id}`)))
       const checks = members.map((id, i) =>
         memberStates[i] === 'DOWN' ? failedChecks.get(`${name}/${id}`) : undefined,
@@ -53,6 +57,20 @@ export function takeSnapshot(
         checks: grouped(checks),
       }
     }),
+  }
+}
+
+function datagramPool(
+  { state, members: known }: NonNullable<ReturnType<DatagramStates['pools']['get']>>,
+  members: readonly string[],
+  counters: Counters,
+): Snapshot['pools'][number] {
+  const reported = members.map(id => known.get(id))
+  return {
+    state,
+    counters,
+    members: reported.map(member => member?.state ?? 'UNKNOWN'),
+    checks: grouped(reported.map(member => member?.check ?? undefined)),
   }
 }
 

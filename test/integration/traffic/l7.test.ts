@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
+import { NO_DATAGRAMS } from '../../../amphora-agent/datagrams/states.js'
 import { parseServersState } from '../../../amphora-agent/haproxy/runtime/servers-state.js'
 import { parseStat, SHOW_PROXIES } from '../../../amphora-agent/haproxy/runtime/stat.js'
 import { takeSnapshot } from '../../../amphora-agent/statistics/snapshot.js'
@@ -133,7 +134,7 @@ t.test('each action', async t => {
   const none = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnections: 0, requestErrors: 0 }
   const snapshot = takeSnapshot(
     desired,
-    { proxies: rows, servers, failedChecks: new Map() },
+    { proxies: rows, servers, failedChecks: new Map(), datagrams: NO_DATAGRAMS },
     name => counters.get(name) ?? none,
   )
   const reported = desired.objects.pools.flatMap(({ listenerId }, index) =>

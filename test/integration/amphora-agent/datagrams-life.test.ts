@@ -1,0 +1,168 @@
+import t from 'tap'
+import type { Report } from '../../../amphora-agent/protocol/heartbeat.js'
+import { until } from '../../support/worlds/amphora.js'
+import { createDatagramWorld } from '../../support/worlds/datagram-amphora.js'
+import {
+  datagramListener as listener,
+  datagramMember as member,
+  datagramPool as pool,
+  poolId,
+} from '../../support/worlds/datagrams-desired.js'
+
+const world = await createDatagramWorld()
+t.teardown(world.end)
+const { apply, ask, flow, amphora } = world
+
+const both = () => [member(1), member(2)]
+const reports = () => amphora.traffic.reports()
+
+/** Waits for a report of the first listener that fits. */
+function reported(fits: (listener: Report['listeners'][number]) => boolean): Promise<Report> {
+  const known = reports().length
+  return until(
+    () =>
+      reports()
+        .slice(known)
+        .find(({ listeners }) => listeners.some(one => one.index === 0 && fits(one))) ?? null,
+  )
+}
+const repairs = () => reports().flatMap(report => report.repairs)
+const newRepair = (from: number, text: string) =>
+  until(() => (repairs().some(repair => repair.atMs >= from && repair.text.includes(text)) ? true : null))
+
+t.test('reports have the state and the counters of listeners, pools and members', async t => {
+  const members = [member(1), member(2, { weight: 0 }), member(3, { disabled: true })]
+  await apply([listener(1, { limit: 5 })], [pool(1, members)])
+  await ask(4)
+  const report = await reported(({ counters }) => counters.totalConnections === 4)
+  t.match(report, {
+    listeners: [{ state: 'OPEN', counters: { activeConnections: 4, totalConnections: 4, requestErrors: 0 } }],
+    pools: [{ state: 'UP', members: ['NO_CHECK', 'DRAIN', 'MAINT'], counters: { totalConnections: 4 } }],
+  })
+  const [{ counters }] = report.listeners as [Report['listeners'][number]]
+  t.equal(counters.bytesIn, 4 * 29, 'four packets with one byte each, with their headers')
+  t.equal(counters.bytesOut, 4 * (28 + 'member-1 10.66.1.11'.length))
+  await ask(2)
+  t.match(await reported(({ state }) => state === 'FULL'), {
+    listeners: [{ counters: { activeConnections: 5, totalConnections: 5, requestErrors: 1 } }],
+  })
+  await apply(
+    [listener(1)],
+    [
+      pool(
+        1,
+        members.map(one => ({ ...one, disabled: true })),
+      ),
+    ],
+  )
+  await ask(1)
+  t.match(await reported(({ counters: { requestErrors } }) => requestErrors === 2), { pools: [{ state: 'DOWN' }] })
+})
+
+t.test('counters never decrease: whatever changes, whoever dies, whatever is deleted', async t => {
+  const total = async () => {
+    const answered = (await ask(1))[0]
+    t.match(answered, /^member/)
+    expected += 1
+    const { epoch, listeners } = await reported(({ counters }) => counters.totalConnections >= expected)
+    return { epoch, total: listeners.find(({ index }) => index === 0)!.counters.totalConnections }
+  }
+  let expected = 0
+  await apply([listener(1)], [pool(1, both())])
+  await ask(1)
+  expected = (await reported(({ counters }) => counters.totalConnections > 5)).listeners[0]!.counters.totalConnections
+  const { epoch } = await total()
+  const same = async (title: string) => t.strictSame(await total(), { epoch, total: expected }, title)
+  await apply([listener(1, { limit: 100, idleSeconds: 20 })], [pool(1, both(), { algorithm: 'SOURCE_IP' })])
+  await same('other options')
+  await apply([listener(1, { poolId: poolId(2) })], [pool(2, [member(3)])])
+  await same('another pool')
+  await amphora.killAgent()
+  await world.reconnect()
+  await same('another agent')
+  await apply([], [])
+  await apply([listener(1)], [pool(1, both())])
+  await same('the listener was gone')
+  world.nft('delete', 'table', 'inet', 'krater_datagrams')
+  await until(async () => ((await ask(1))[0]!.startsWith('member') ? true : null))
+  expected += 1
+  await same('the table was deleted')
+})
+
+t.test('what somebody changes in the kernel is repaired and reported', async t => {
+  await apply([listener(1, { limit: 100 })], [pool(1, both())])
+  const steady = await flow('steady')
+  const name = await steady()
+  const [table] = [['inet', 'krater_datagrams']] as const
+  const schedule = `schedule4_${poolId(1).replaceAll('-', '')}`
+  for (const [what, ...command] of [
+    ['a chain', 'flush', 'chain', ...table!, 'prerouting'],
+    ['an element', 'delete', 'element', ...table!, schedule, '{ 0 }'],
+    ['a rule', 'add', 'rule', ...table!, 'forward', 'meta', 'l4proto', '17', 'drop'],
+    ['a map', 'flush', 'map', ...table!, 'listeners4'],
+  ] as const) {
+    const from = Date.now()
+    world.nft(...command)
+    await newRepair(from, 'UDP and SCTP')
+    t.strictSame(new Set(await ask(2)), new Set(['member-1', 'member-2']), what)
+    t.equal(await steady(), name)
+  }
+  const from = Date.now()
+  amphora.inside('sysctl', '-qw', 'net.ipv4.conf.vip0.forwarding=0', 'net.ipv6.conf.all.forwarding=0')
+  amphora.inside('ip', 'rule', 'del', 'priority', '100', 'fwmark', '0x6b760000')
+  await newRepair(from, 'fwmark')
+  await newRepair(from, 'UDP and SCTP')
+  t.match(amphora.inside('sysctl', 'net.ipv6.conf.all.forwarding'), / = 1$/m)
+  t.match(await steady(), name)
+  t.strictSame(
+    repairs()
+      .filter(({ atMs, text }) => atMs >= from && text.includes('UDP and SCTP'))
+      .map(({ atMs }) => atMs)
+      .filter((at, i, all) => all.indexOf(at) === i).length,
+    1,
+    'its own changes are no repairs',
+  )
+})
+
+t.test(
+  'an agent that is killed at any instant of a change leaves flows as they are, and its successor goes on',
+  async t => {
+    await apply([listener(1)], [pool(1, both())])
+    const steady = await flow('steady')
+    const name = await steady()
+    const own = name === 'member-1' ? member(1) : member(2)
+    for (let round = 0; round < 6; round++) {
+      const members = round % 2 === 0 ? [own, member(3)] : [own, member(4, { weight: 2 })]
+      const change = apply([listener(1), listener(2, { port: 54 + (round % 2) })], [pool(1, members)]).catch(() => null)
+      await new Promise(resolve => setTimeout(resolve, 15 * round))
+      await amphora.killAgent()
+      await change
+      await world.reconnect()
+      await apply([listener(1), listener(2, { port: 54 + (round % 2) })], [pool(1, members)])
+      t.equal(await steady(), name)
+      const other = round % 2 === 0 ? 'member-3' : 'member-4'
+      t.strictSame(new Set(await ask(6, { port: 54 + (round % 2) })), new Set([name, other]))
+    }
+    amphora.inside('rm', '/run/krater/datagram-numbers.json')
+    await amphora.killAgent()
+    await world.reconnect()
+    t.match(await steady(), /^member/, 'a flow whose numbers are lost begins anew')
+    await apply([listener(1)], [pool(1, [member(3)])])
+    t.equal(await steady(), 'member-3')
+  },
+)
+
+t.test('LEAST_CONNECTIONS gives new flows to the members with the fewest under way for their weight', async t => {
+  await apply([listener(1)], [pool(1, [member(1)], { algorithm: 'LEAST_CONNECTIONS' })])
+  await ask(60)
+  await apply(
+    [listener(1)],
+    [pool(1, [member(1), member(2), member(3, { weight: 2 })], { algorithm: 'LEAST_CONNECTIONS' })],
+  )
+  const marks = () => world.nft('list', 'map', 'inet', 'krater_datagrams', `schedule4_${poolId(1).replaceAll('-', '')}`)
+  await until(() => (new Set(marks().match(/ : 0x[0-9a-f]+/g)).size === 2 ? true : null))
+  const answers = await ask(60)
+  t.notOk(answers.includes('member-1'), 'it has its share already')
+  const third = answers.filter(answer => answer === 'member-3').length
+  t.ok(third > 30 && third < 50, `the heavier member has two thirds: ${third} of 60`)
+})
