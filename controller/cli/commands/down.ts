@@ -7,6 +7,7 @@ import type { Machine } from '../../compute/driver.js'
 import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
 import { removeOtherRouters } from '../../network/local/routers/apply.js'
+import { Uplinks } from '../../network/local/uplinks/uplinks.js'
 import { endProcesses } from '../../process/process-identity.js'
 import type { Command } from '../command.js'
 import { reasonOf } from '../faults/system-fault.js'
@@ -146,6 +147,7 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   await removeAttachments(directory)
   const fabric = fabricOf(directory)
   await removeOtherRouters(fabric, [])
+  await new Uplinks(fabric).remove()
   if (existsSync(`/run/netns/${fabric.namespace}`)) await removeHostInterfaces(id)
   await fabric.remove()
 }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { IpCommandError, interfaceAddresses, ipBatch, type Link, linkNamed, links } from './ip-command.js'
 import { ensureNamespace, namespaceExists, removeNamespace } from './namespace.js'
 import { guardInterface, unguardInterface } from './source-guard.js'
+import { admitFrames } from './uplink-frames.js'
 
 export type HostLeg = { networkId: string; mtu: number; interfaceName: string; addresses: string[] }
 
@@ -24,7 +25,8 @@ export type Attachment = {
 const MAX_ATTEMPTS = 3
 
 const hex = (id: string) => id.replaceAll('-', '').toLowerCase()
-const bridgeOf = (networkId: string) => `br${hex(networkId).slice(0, 12)}`
+/** Name of a network's bridge in the fabric. */
+export const bridgeOf = (networkId: string) => `br${hex(networkId).slice(0, 12)}`
 const interfaceOf = (portId: string) => `p${hex(portId).slice(0, 11)}`
 const legOf = (portId: string) => `r${hex(portId).slice(0, 11)}`
 const endOf = ({ portId, forwards }: Attachment) => (forwards === undefined ? interfaceOf : legOf)(portId)
@@ -109,7 +111,10 @@ export class Fabric {
           `Ports ${port.ifalias} and ${nic.portId} have the same first 11 digits and cannot both have an interface`,
         )
       }
-      if (attempt === 0) await guardInterface(this.namespace, { ...nic, name })
+      if (attempt === 0) {
+        await guardInterface(this.namespace, { ...nic, name })
+        await admitFrames(this.instance, nic.networkId, nic.macAddress)
+      }
       if (complete) return
       if (attempt === MAX_ATTEMPTS)
         throw failure ?? new IpCommandError(`The interface of port ${nic.portId} did not come up`)

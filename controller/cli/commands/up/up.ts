@@ -4,6 +4,8 @@ import { execute } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap.js'
 import { networkDriver } from '../../../network/drivers.js'
+import { providerNetworks } from '../../../network/local/uplinks/provider-networks.js'
+import { Uplinks } from '../../../network/local/uplinks/uplinks.js'
 import { endProcesses } from '../../../process/process-identity.js'
 import { THREADS_FOR_ALL_PROCESSORS } from '../../../process/thread-pool.js'
 import { requireProtectedApis } from '../../api-tls/plain-http.js'
@@ -143,6 +145,7 @@ async function start(directory: string, { report, undo, stopRequest }: Running):
   await checkMasterKeys(instance)
   await requestRechecks(instance)
   await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
+  if (networks !== null) for (const line of await connectPhysicalNetworks(instance)) report(line)
 
   const children = childrenOf(instance)
   report(`Starting ${children.join(', ')}`)
@@ -203,6 +206,20 @@ async function connectHost(
     ensurePublicInterface(fabric, instanceId, addressOn(networks.public), config),
   ])
   return host ?? management.address
+}
+
+/** Joins networks to the physical networks that they are on. @returns a line for each that leads nowhere */
+async function connectPhysicalNetworks({ directory, config }: Instance): Promise<string[]> {
+  const database = openDatabase({ directory, config }, 'network', 'up')
+  try {
+    const uplinks = new Uplinks(fabricOf(directory))
+    const problems = await uplinks.ensure(() => providerNetworks(database), config.network.physical_networks)
+    return problems.map(
+      ({ networkId, reason, remedy }) => `The network ${networkId} leads nowhere: ${reason}. What to do: ${remedy}`,
+    )
+  } finally {
+    await database.destroy()
+  }
 }
 
 /** Null for a host on its own networks: the address exists only once it is connected to them. */

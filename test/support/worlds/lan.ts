@@ -1,0 +1,108 @@
+import { execFile } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { existsSync } from 'node:fs'
+import { promisify } from 'node:util'
+import type { Test } from 'tap'
+import { ip } from '../../../controller/network/local/ip-command.js'
+
+const run = promisify(execFile)
+
+/** A LAN, to which an interface of this host leads. Its switch and its machines are namespaces. */
+export type Lan = {
+  /** The host's interface, with the host's addresses on the LAN. */
+  interfaceName: string
+  /** Namespace of the switch, whose bridge is `lan`. */
+  switchNamespace: string
+  /** Addresses are `192.0.2.N/24` and `2001:db8:77::N/64`; the host's N is 1. */
+  address: { v4: (host: number) => string; v6: (host: number) => string }
+  /** Adds a machine with these addresses at `eth0`. @returns its namespace */
+  machine: (host: number) => Promise<string>
+  /** Adds the host's interface, as when a driver finds its card. */
+  plugHost: () => Promise<void>
+}
+
+export const inNamespace = (namespace: string | null, program: string, ...args: string[]): [string, string[]] =>
+  namespace === null ? [program, args] : ['ip', ['netns', 'exec', namespace, program, ...args]]
+
+/** Runs a program in a namespace; null is the host's. @returns its output, also when it fails */
+export async function outputIn(namespace: string | null, ...argv: [string, ...string[]]): Promise<string> {
+  const [program, args] = inNamespace(namespace, ...argv)
+  return run(program, args, { timeout: 60_000 }).then(
+    ({ stdout }) => stdout,
+    (error: { stdout?: string }) => error.stdout ?? '',
+  )
+}
+
+/**
+ * What the host has of these: an interface with its addresses, routes and queueing disciplines, and the links and
+ * firewall tables whose names contain a text. For comparison; other tests change the rest.
+ */
+export async function hostState(interfaceName: string, text: string): Promise<string[]> {
+  const dev = ['dev', interfaceName]
+  const naming = (lines: string) => lines.split('\n').filter(line => line.includes(text))
+  const shown = await Promise.all([
+    outputIn(null, 'ip', 'link', 'show', ...dev),
+    outputIn(null, 'ip', '-4', 'address', 'show', ...dev),
+    outputIn(null, 'ip', '-6', 'address', 'show', 'scope', 'global', ...dev),
+    outputIn(null, 'ip', '-4', 'route', 'show', 'table', 'all', ...dev),
+    outputIn(null, 'ip', '-6', 'route', 'show', ...dev),
+    outputIn(null, 'ip', 'rule', 'show'),
+    outputIn(null, 'tc', 'qdisc', 'show', ...dev),
+    outputIn(null, 'ip', '-brief', 'link', 'show').then(naming),
+    outputIn(null, 'nft', 'list', 'tables').then(naming),
+  ])
+  return shown.flat()
+}
+
+/** Makes a LAN; the teardown removes it. */
+export async function createLan(t: Test): Promise<Lan> {
+  const id = randomBytes(3).toString('hex')
+  const interfaceName = `lan${id}`
+  const switchNamespace = `test-lan-${id}`
+  const namespaces: string[] = []
+  const add = async (namespace: string) => {
+    await ip(['netns', 'add', namespace])
+    namespaces.push(namespace)
+    await ip(['-n', namespace, 'link', 'set', 'lo', 'up'])
+  }
+  t.teardown(async () => {
+    if (existsSync(`/run/netns/${switchNamespace}`)) {
+      // Both ends go at once, even while something still holds the other namespace.
+      await ip(['-n', switchNamespace, 'link', 'delete', 'host']).catch(() => undefined)
+    }
+    for (const namespace of namespaces.reverse()) await ip(['netns', 'delete', namespace])
+  })
+  const address = { v4: (host: number) => `192.0.2.${host}`, v6: (host: number) => `2001:db8:77::${host}` }
+  const configure = async (namespace: string | null, name: string, host: number) => {
+    const where = namespace === null ? [] : ['-n', namespace]
+    await ip([...where, 'address', 'add', `${address.v4(host)}/24`, 'dev', name])
+    await ip([...where, 'address', 'add', `${address.v6(host)}/64`, 'dev', name, 'nodad'])
+    await ip([...where, 'link', 'set', 'dev', name, 'up'])
+  }
+  const plug = async (port: string, peer: string[]) => {
+    await ip(['-n', switchNamespace, 'link', 'add', 'name', port, 'type', 'veth', 'peer', ...peer])
+    await ip(['-n', switchNamespace, 'link', 'set', 'dev', port, 'master', 'lan', 'up'])
+  }
+  const plugHost = async () => {
+    await plug('host', ['name', interfaceName, 'netns', String(process.pid)])
+    await configure(null, interfaceName, 1)
+  }
+  await add(switchNamespace)
+  await ip(['-n', switchNamespace, 'link', 'add', 'name', 'lan', 'type', 'bridge', 'forward_delay', '0'])
+  await ip(['-n', switchNamespace, 'link', 'set', 'dev', 'lan', 'type', 'bridge', 'mcast_snooping', '0'])
+  await ip(['-n', switchNamespace, 'link', 'set', 'dev', 'lan', 'addrgenmode', 'none', 'up'])
+  await plugHost()
+  return {
+    interfaceName,
+    switchNamespace,
+    address,
+    plugHost,
+    machine: async host => {
+      const namespace = `test-lan-${id}-${host}`
+      await add(namespace)
+      await plug(`m${host}`, ['name', 'eth0', 'netns', namespace])
+      await configure(namespace, 'eth0', host)
+      return namespace
+    },
+  }
+}
