@@ -11,7 +11,7 @@ import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runNetworkWorker }
 
-/** Carries out routers, floating IPs and security groups on this host until a signal to stop. */
+/** Carries out physical networks, routers, floating IPs and security groups on this host until a signal to stop. */
 async function runNetworkWorker(directory: string): Promise<void> {
   requireRoot()
   const instance = openInstance(directory)
@@ -25,6 +25,7 @@ async function runNetworkWorker(directory: string): Promise<void> {
       database,
       databaseUrl: databaseUrl(instance, 'network'),
       fabric: fabricOf(directory),
+      physicalNetworks: instance.config.network.physical_networks,
       log,
     })
     return async () => {

@@ -1,13 +1,17 @@
+import { isDeepStrictEqual } from 'node:util'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
 import { namespacesNamed } from '../../../controller/network/local/namespace.js'
 import { removeOtherRouters } from '../../../controller/network/local/routers/apply.js'
 import { routerNamespace, routerNamespaces } from '../../../controller/network/local/routers/router.js'
+import { Uplinks } from '../../../controller/network/local/uplinks/uplinks.js'
 import { startNetworkWorker } from '../../../controller/network/local/worker/worker.js'
+import type { PhysicalNetworks } from '../../../controller/network/physical-networks.js'
 import { createTestDatabase } from '../../support/database/database.js'
 import { eventually } from '../../support/eventually.js'
 import { createWorld, giveAddresses } from '../../support/worlds/fabric-world.js'
 import { inhabit } from '../../support/worlds/inhabitant.js'
+import { createLan, hostState } from '../../support/worlds/lan.js'
 import { networkRows, type PortRow } from '../../support/worlds/network-rows.js'
 
 const log = pino({ level: 'silent' })
@@ -19,9 +23,10 @@ async function createWorkedWorld(t: Test) {
   const testDatabase = await createTestDatabase()
   t.teardown(() => testDatabase.drop())
   const rows = networkRows(testDatabase.of('network'))
-  const start = async () => {
-    const options = { database: testDatabase.of('network'), databaseUrl: testDatabase.urlOf('network'), fabric, log }
-    const worker = await startNetworkWorker(options)
+  const start = async (physicalNetworks: PhysicalNetworks = {}) => {
+    const database = testDatabase.of('network')
+    const databaseUrl = testDatabase.urlOf('network')
+    const worker = await startNetworkWorker({ database, databaseUrl, fabric, physicalNetworks, log })
     t.teardown(worker.stop)
     return worker
   }
@@ -38,7 +43,7 @@ async function createWorkedWorld(t: Test) {
   }
   const external = await rows.subnet(await rows.network({ external: true }), '198.51.100.0/24', '198.51.100.1')
   const outside = await settle('outside', await rows.port([[external, '198.51.100.1']]), 24)
-  return { ...world, rows, start, settle, external, outside }
+  return { ...world, startProgram: world.start, rows, start, settle, external, outside }
 }
 
 const soon = { waitMs: 700 }
@@ -79,4 +84,24 @@ t.test('a router follows its rows', async t => {
   await rows.database('router').where({ id: router }).delete()
   await eventually('a removed router', () => namespaces().length === 0)
   t.same(await fabric.attachedLegs(), [])
+})
+
+t.test('a network leads to the LAN while it has a row that says so', async t => {
+  const { fabric, rows, start, settle, startProgram } = await createWorkedWorld(t)
+  t.teardown(() => new Uplinks(fabric).remove())
+  const lan = await createLan(t)
+  const before = await hostState(lan.interfaceName, fabric.instance)
+  const machine = await lan.machine(11)
+  await start({ lan: { interface: lan.interfaceName } })
+  const network = await rows.network({ network_type: 'flat', physical_network: 'lan' })
+  const subnet = await rows.subnet(network, '192.0.2.0/24', null)
+  const port = await rows.port([[subnet, lan.address.v4(100)]])
+  const vip = await settle('vip', port, 24)
+  const fromLan = await inhabit('lan', (program, args) => startProgram(machine, program, args))
+  await eventually('the LAN', async () => (await vip.ask(lan.address.v4(11), soon)) === 'lan 192.0.2.100')
+  t.equal(await fromLan.ask(lan.address.v4(100), soon), 'vip 192.0.2.11')
+  await rows.database('network').where({ id: network }).update({ network_type: 'local', physical_network: null })
+  await eventually('the host is as before', async () =>
+    isDeepStrictEqual(await hostState(lan.interfaceName, fabric.instance), before),
+  )
 })

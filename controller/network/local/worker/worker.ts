@@ -3,8 +3,10 @@ import type { Database } from '../../../database/connection.js'
 import { isDatabaseAway } from '../../../database/database-away.js'
 import type { Logger } from '../../../log/log.js'
 import { listenForWakeUps } from '../../../queue/wake-up.js'
+import type { PhysicalNetworks } from '../../physical-networks.js'
 import type { Fabric } from '../fabric.js'
 import { createRouterKeeper } from './keep-routers.js'
+import { createUplinkKeeper } from './keep-uplinks.js'
 import { readRouters } from './read-routers.js'
 
 export type NetworkWorkerOptions = {
@@ -13,6 +15,7 @@ export type NetworkWorkerOptions = {
   /** For the listening connection. */
   databaseUrl: string
   fabric: Fabric
+  physicalNetworks: PhysicalNetworks
   log: Logger
 }
 
@@ -26,16 +29,29 @@ const SWEEP_MS = 5_000
  * repairs what differs. A round follows every change of the tables, and every sweep. What fails is tried again in the
  * next one, and holds up nothing else. A crash leaves nothing that the next round does not find.
  */
-export async function startNetworkWorker({ database, databaseUrl, fabric, log }: NetworkWorkerOptions): Promise<{
-  stop: () => Promise<void>
-}> {
+export async function startNetworkWorker({
+  database,
+  databaseUrl,
+  fabric,
+  physicalNetworks,
+  log,
+}: NetworkWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const routers = createRouterKeeper(fabric, log)
+  const uplinks = createUplinkKeeper(fabric, { physicalNetworks, log })
   const stopping = new AbortController()
   let wake = (): void => undefined
   let isWoken = false
 
+  const keepRouters = async (): Promise<void> => routers.keep(await readRouters(database), stopping.signal)
+
+  const report = (error: unknown): void => {
+    const what = isDatabaseAway(error) ? 'database away; trying again' : 'a round failed; trying again'
+    if (!stopping.signal.aborted) log.warn({ err: error }, what)
+  }
+
   const round = async (): Promise<void> => {
-    await routers.keep(await readRouters(database), stopping.signal)
+    const results = await Promise.allSettled([uplinks.keep(database), keepRouters()])
+    for (const result of results) if (result.status === 'rejected') report(result.reason)
   }
 
   const pause = async (): Promise<void> => {
@@ -48,10 +64,7 @@ export async function startNetworkWorker({ database, databaseUrl, fabric, log }:
 
   const rounds = async (): Promise<void> => {
     while (!stopping.signal.aborted) {
-      await round().catch((error: unknown) => {
-        const what = isDatabaseAway(error) ? 'database away; trying again' : 'a round failed; trying again'
-        if (!stopping.signal.aborted) log.warn({ err: error }, what)
-      })
+      await round()
       await pause()
     }
   }
