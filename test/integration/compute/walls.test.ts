@@ -4,9 +4,11 @@ import { createServer } from 'node:http'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import { HAPROXY_CHROOT, HAPROXY_USER } from '../../../amphora-agent/protocol/paths.js'
 import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import { desire } from '../../support/worlds/amphora-desired.js'
+import { datagramMember, datagramPool } from '../../support/worlds/datagrams-desired.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import {
   asOperator,
@@ -40,11 +42,12 @@ t.teardown(() => operator.destroy())
 const inside = (command: string) => execute(operator, command)
 
 let generation = 0
-const apply = () =>
+const apply = (changes: Partial<Desired> = {}) =>
   agents.request(target, {
     verb: 'apply',
     desired: desire({
       generation: ++generation,
+      changes,
       frontend: [`http-request return status 200 content-type text/plain string served-${generation}`],
     }),
   })
@@ -75,9 +78,11 @@ function statusOf(pid: number): Record<string, string> {
   return Object.fromEntries(lines.map(line => line.split(/:\s*/, 2) as [string, string]))
 }
 
+const isHaproxy = (pid: number): boolean => statusOf(pid).Name === 'haproxy'
+
 t.test('HAProxy’s worker has no capabilities, no files and few system calls', async t => {
   const holder = lab.holderOf(spec.amphoraId)
-  const haproxies = processesIn(namespace).filter(pid => statusOf(pid).Name === 'haproxy')
+  const haproxies = processesIn(namespace).filter(isHaproxy)
   const [master, worker, ...others] = haproxies
   t.ok(master && worker)
   t.same(others, [])
@@ -107,6 +112,30 @@ t.test('root in an amphora fails at every attack', async t => {
     [],
   )
   t.match(await inside('unshare -Urmn id 2>&1; echo $?'), /Operation not permitted\n1\n$/)
+})
+
+t.test('the prober of members has no rights, few system calls and HAProxy’s routes', async t => {
+  const types = ['TCP', 'PING', 'SCTP', 'UDP-CONNECT'] as const
+  const hosts = [spec.healthManagers[0]!.host, '127.0.0.1']
+  const places = hosts.map(address => ({ address, port: 8080 }))
+  const members = places.map((place, number) => datagramMember(number, { ...place, monitor: place }))
+  const limits = { delay: 1, timeout: 1, rise: 1, fall: 1, http: null, exchange: null }
+  const pools = types.map((type, number) => datagramPool(number, members, { monitor: { type, ...limits } }))
+  await apply({ datagrams: { vips: [], listeners: [], pools } })
+  const causes = await eventually('all probes end', async () => {
+    const text = await inside('cat /run/krater/member-states.json 2>/dev/null || echo []')
+    const states = JSON.parse(text) as [string, { failed: { words: string } | null }][]
+    return states.length < types.length * hosts.length ? null : states.map(([, { failed }]) => failed)
+  })
+  const refused = 'Permission denied'
+  const words = causes.map(failed => failed?.words ?? 'up')
+  t.same(words, [refused, 'up', refused, 'up', refused, '', refused, 'Connection refused'])
+
+  const prober = processesIn(namespace).find(pid => statusOf(pid).Name === 'krater-prober')
+  const none = '0000000000000000'
+  t.match(statusOf(prober!), { CapPrm: none, CapEff: none, NoNewPrivs: '1', Seccomp: '2', Seccomp_filters: '2' })
+  t.equal(statusOf(prober!).Uid, statusOf(processesIn(namespace).filter(isHaproxy)[1]!).Uid, 'HAProxy’s account')
+  await apply()
 })
 
 t.test('HAProxy’s account reaches nobody on the management interface, not even by IPv6', async t => {
