@@ -141,7 +141,10 @@ class Agent {
     })
     this.#datagrams = new DatagramBalancer({
       monitors: new Monitors({
-        onChange: () => this.#datagrams.membersChanged(),
+        onChange: () => {
+          this.#datagrams.membersChanged()
+          void this.#monitor.observe()
+        },
         onFailure: this.#repairs.note,
         log,
       }),
