@@ -1,4 +1,5 @@
 import t from 'tap'
+import { abortPacket, initPacket, readInitAnswer } from '../../../amphora-agent/datagrams/monitors/sctp.js'
 import { until } from '../../support/worlds/amphora.js'
 import {
   createDatagramWorld,
@@ -20,6 +21,8 @@ import {
 const world = await createDatagramWorld()
 t.teardown(world.end)
 const { apply, ask, tally, flow, amphora } = world
+
+const { startSctpMembers, initiate } = world
 
 const both = () => [member(1), member(2)]
 const sizeOf = (answers: readonly string[], name: string) => answers.filter(answer => answer === name).length
@@ -200,6 +203,34 @@ t.test('only allowed clients come', async t => {
   await apply([listener(1)], [pool(1, [member(1), member(101)])])
   t.strictSame(await ask(1, { from: '10.66.0.4' }), ['member-1'])
 })
+
+t.test(
+  'SCTP: an association goes through a VIP of either family, counts for the limit, and makes room when it ends',
+  async t => {
+    const members = await startSctpMembers()
+    t.teardown(members.end)
+    // The addresses from which the kernel answers by default.
+    const places = [member(1, { port: 9000 }), member(103, { port: 9000 })]
+    const sctp = listener(4, { protocol: 'sctp', port: 3868, limit: 1, poolId: poolId(4) })
+    await apply([listener(1, { port: 3868 }), sctp], [pool(1, [member(2)]), pool(4, places)])
+    for (const [to, own] of [
+      [VIP, 5001],
+      [VIP6, 5002],
+    ] as const) {
+      const ports = { own, other: 3868 }
+      const accepted = await until(() => {
+        const answer = initiate(to, initPacket(ports, 77))
+        return answer === 'silence' ? null : readInitAnswer(Buffer.from(answer, 'hex'), ports, 77)
+      })
+      t.match(accepted, { peerTag: 0x01020304 }, `${to} answers from the listener’s port`)
+      const another = initPacket({ own: own + 10, other: 3868 }, 78)
+      t.equal(initiate(to, another), 'silence', 'a second association is not admitted')
+      t.equal(initiate(to, abortPacket(ports, 0x01020304)), 'silence')
+    }
+    t.strictSame(await ask(1, { port: 3868 }), ['member-2'], 'UDP has the same port number')
+    t.match(amphora.inside('sysctl', 'net.netfilter.nf_conntrack_sctp_timeout_established'), / = 50$/m)
+  },
+)
 
 t.test('nothing is left when there are no such listeners any more', async t => {
   await apply([], [], { datagrams: null })

@@ -1,8 +1,13 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { fileURLToPath } from 'node:url'
 import type { DatagramListener, DatagramPool } from '../../../amphora-agent/protocol/datagrams.js'
 import type { Desired, Interface } from '../../../amphora-agent/protocol/desired.js'
 import { createAmphora, createNamespace } from './amphora.js'
 import { datagramMember, desireDatagrams } from './datagrams-desired.js'
+
+const SCTP_MEMBERS = fileURLToPath(new URL('../services/sctp-members.pl', import.meta.url))
+const SCTP_CLIENT = fileURLToPath(new URL('../clients/sctp-client.pl', import.meta.url))
 
 export const VIP = '10.66.0.100'
 export const VIP6 = 'fd66::100'
@@ -106,7 +111,25 @@ export async function createDatagramWorld() {
       await clients.ask('openFlow', { ...open(asking), name })
       return async () => (await clients.ask<string>('flow', { name })).split(' ')[0]!
     },
-    /** The names of the conntrack table's entries with a mark, or of all. */
+    /** Members that speak SCTP, at all addresses of members; port 9000 accepts associations. */
+    startSctpMembers: async () => {
+      const child = spawn('nsenter', ['-t', String(members.pid), '-n', 'perl', SCTP_MEMBERS], {
+        stdio: ['ignore', 'pipe', 'inherit'],
+      })
+      await once(child.stdout, 'data')
+      return {
+        end: async () => {
+          const gone = once(child, 'exit')
+          child.kill()
+          await gone
+        },
+      }
+    },
+    /** Sends a packet of SCTP. @returns the first answer, or `silence` */
+    initiate: (to: string, packet: Buffer) =>
+      execFileSync('nsenter', ['-t', String(client.pid), '-n', 'perl', SCTP_CLIENT, to, packet.toString('hex')], {
+        encoding: 'utf8',
+      }).trim(),
     nft: (...args: string[]) => amphora.inside('nft', ...args),
     end: async () => {
       clients.end()
