@@ -22,6 +22,9 @@ export const TEST_PACKAGES = [
   'certbot',
   'crun',
   'curl',
+  'dnsperf',
+  'knot',
+  'knot-dnsutils',
   'nginx-light',
   'openssl',
   'pebble',
@@ -66,6 +69,7 @@ const UNITS_OF = {
   nftables: ['nftables'],
   'nginx-light': ['nginx'],
   caddy: ['caddy'],
+  knot: ['knot'],
   // It brings Erlang's port mapper.
   'rabbitmq-server': ['rabbitmq-server', 'epmd'],
 }
