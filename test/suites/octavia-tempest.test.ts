@@ -3,11 +3,11 @@ import type { Reasons } from '../support/clients/stestr.js'
 import { OCTAVIA, runTempest } from '../support/clients/tempest.js'
 import { NOOP_DRIVERS, startKrater } from '../support/worlds/krater.js'
 
-const NO_UDP_POOL = "does not support a requested option: Pool protocol 'UDP'"
-const NO_UDP_LISTENER = "does not support a requested option: Listener protocol 'UDP'"
 /** Upstream's own reasons: defects of Octavia's amphora provider. */
 const UDP_OF_AMPHORAE = 'story/2007979'
 const MIXED_FAMILIES = 'story/2003329'
+/** The suite's VIP is an IPv6 address, and these tests have IPv4 members. Octavia's amphora provider refuses them too. */
+const MIXED_FAMILIES_501 = 'Mixing IPv4 and IPv6 for UDP and SCTP'
 
 /** A test of each operation, for pools of each algorithm: `*` stands for it. */
 const ofEach = (reason: string, pattern: string, operations: readonly string[]): Reasons =>
@@ -29,24 +29,10 @@ t.test('octavia-tempest-plugin’s tests of the API, as upstream’s own job wit
       ...ofEach(MIXED_FAMILIES, 'test_ipv4_UDP_*', ['member_create', 'alt_monitor_member_create']),
       ...ofEach(MIXED_FAMILIES, 'test_UDP_*_member', ['delete', 'show', 'update']),
       ...ofEach(MIXED_FAMILIES, 'test_UDP_*_alt_monitor_member', ['show', 'update']),
-      ...of(NO_UDP_LISTENER, 'test_http_udp', [
-        'https_listener_create_on_same_port',
-        'tcp_listener_create_on_same_port',
-      ]),
-      ...of(NO_UDP_LISTENER, 'test_tcp_udp', [
-        'http_listener_create_on_same_port',
-        'https_listener_create_on_same_port',
-      ]),
-      ...ofEach(NO_UDP_LISTENER, 'test_ipv6_UDP_*', ['member_create', 'alt_monitor_member_create']),
-      ...ofEach(NO_UDP_LISTENER, 'test_UDP_*_pool', ['with_listener_create']),
-      test_UDP_RR_source_ip_pool_with_listener_create: NO_UDP_LISTENER,
-      ...ofEach(NO_UDP_POOL, 'test_UDP_*_pool', ['delete', 'list', 'show', 'standalone_create', 'update']),
-      ...of(NO_UDP_POOL, 'test_UDP_RR_source_IP_pool', ['delete', 'show', 'update']),
-      ...ofEach(NO_UDP_POOL, 'test_*_UDP_healthmonitor', ['create', 'delete', 'list', 'show', 'update']),
-      ...ofEach(NO_UDP_POOL, 'test_UDP_*_member', ['list', 'batch_update']),
-      ...ofEach(NO_UDP_POOL, 'test_UDP_*_alt_monitor_member', ['batch_update']),
+      ...ofEach(MIXED_FAMILIES_501, 'test_UDP_*_member', ['list', 'batch_update']),
+      ...ofEach(MIXED_FAMILIES_501, 'test_UDP_*_alt_monitor_member', ['batch_update']),
     },
-    passing: 466,
+    passing: 526,
   }
   // The suite's rules that are those of the default policy: every role in the project counts.
   const settings = { RBAC_test_type: 'owner_or_admin' }

@@ -33,6 +33,7 @@ func cloudProvider(s story, c *clients) {
 	updateNodes(s, client, lb, at)
 	updatePorts(s, client, lb, at)
 	updateMonitors(s, client, lb)
+	addDatagramPort(s, client, lb, at)
 	shareBetweenServices(s, client, lb)
 	ensureDeleted(s, c, lb)
 	removePlace(s, c, at)
@@ -258,6 +259,31 @@ func updateMonitors(s story, client *gophercloud.ServiceClient, lb string) {
 	s.do("creates one that asks kube-proxy", err)
 	s.do("waits for the new monitor", waitActive(client, lb))
 	s.same("the pool has it", poolOf(s, client, lb, listenersOf(s, client, lb)[80].ID).MonitorID, created.ID)
+}
+
+// addDatagramPort gives the service a port of UDP, beside that of TCP with the same number.
+func addDatagramPort(s story, client *gophercloud.ServiceClient, lb string, at place) {
+	created, err := listeners.Create(client, listeners.CreateOpts{
+		LoadbalancerID: lb, Protocol: listeners.ProtocolUDP, ProtocolPort: 80, Name: "listener_udp_80", ConnLimit: number(-1), AllowedCIDRs: []string{"0.0.0.0/0"},
+	}).Extract()
+	s.do("creates a UDP listener on the port of the TCP one", err)
+	s.do("waits for the UDP listener", waitActive(client, lb))
+	pool, err := pools.Create(client, pools.CreateOpts{
+		Protocol: pools.ProtocolUDP, LBMethod: pools.LBMethodSourceIp, ListenerID: created.ID, Name: "pool_udp_80", Persistence: &pools.SessionPersistence{Type: "SOURCE_IP"},
+	}).Extract()
+	s.do("creates its UDP pool", err)
+	s.do("waits for the UDP pool", waitActive(client, lb))
+	monitor, err := monitors.Create(client, monitors.CreateOpts{
+		PoolID: pool.ID, Type: "UDP-CONNECT", Delay: 5, Timeout: 3, MaxRetries: 1, MaxRetriesDown: 3,
+	}).Extract()
+	s.do("creates a UDP-CONNECT monitor", err)
+	s.do("waits for the UDP-CONNECT monitor", waitActive(client, lb))
+	s.same("the UDP-CONNECT monitor", monitor.Type, "UDP-CONNECT")
+	s.do("sets the members of the UDP pool", pools.BatchUpdateMembers(client, pool.ID, batch(at.subnetID, 30080, 12, 13, 14)).ExtractErr())
+	s.do("waits for the members of the UDP pool", waitActive(client, lb))
+	addresses, err := addressesOf(client, pool.ID)
+	s.do("reads the members of the UDP pool", err)
+	s.same("the members of the UDP pool are the nodes", addresses, []string{"10.73.0.12", "10.73.0.13", "10.73.0.14"})
 }
 
 // shareBetweenServices marks a load balancer that two services use.
