@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
@@ -82,7 +83,9 @@ function containerOf(directory: string): string {
 t.test('a reader who follows the first steps meets no error', async t => {
   t.setTimeout(1_100_000)
   const krater = await createKrater(t)
-  const home = t.testdir({ container: {} })
+  // As short as a reader's: sockets below it have paths of limited length.
+  const home = mkdtempSync(join(tmpdir(), 'home-'))
+  t.teardown(() => rmSync(home, { recursive: true, force: true }))
   const page = readFileSync(join(root, 'docs/first-steps.md'), 'utf8')
   const shell = openShell(t, krater, home)
   await shell.run(containerOf(join(home, 'container')))
