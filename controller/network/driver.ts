@@ -12,6 +12,8 @@ export type Port = {
   fixedIps: { subnetId: string; address: string }[]
   /** Addresses the port may send from besides its own: VIPs that move between amphorae. */
   allowedAddresses: string[]
+  /** The security groups that filter it; without any, it is open. */
+  securityGroups: string[]
 }
 
 /** All addresses a port may send from. */
@@ -93,6 +95,11 @@ export type NetworkDriver = {
    * @throws AddressTaken if another device uses the port, InvalidPortRequest if it does not exist
    */
   bindPort: (id: string, device: { deviceId: string; deviceOwner: string } | null) => Promise<void>
+  /**
+   * Replaces the security groups that filter a port; without any, it is open.
+   * @throws InvalidPortRequest if the port or a group does not exist, or the port has no port security
+   */
+  setSecurityGroups: (portId: string, groupIds: readonly string[]) => Promise<void>
   /** Removes the addresses on these subnets from a port made by ensurePort. No error if it has none there. */
   releaseAddresses: (portId: string, subnetIds: readonly string[]) => Promise<void>
   /** No error if the port does not exist. */

@@ -19,7 +19,7 @@ export function aTree(change: Partial<LoadBalancerTree> = {}): LoadBalancerTree 
     adminStateUp: true,
     provider: 'amphora',
     topology: 'SINGLE',
-    vip: { address: '203.0.113.10', subnetId: uuid(7, 1), networkId: uuid(8, 1), portId: uuid(9, 1), ownsPort: true },
+    vip: { address: '203.0.113.10', subnetId: uuid(7, 1), networkId: uuid(8, 1), portId: uuid(9, 1), ownsPort: true, securityGroups: [] },
     additionalVips: [],
     generation: 7,
     appliedGeneration: 6,
@@ -138,6 +138,7 @@ export function aVipInterface(change: Partial<PluggedInterface> = {}): PluggedIn
       deviceOwner: 'Octavia:amphora',
       fixedIps: [{ subnetId: uuid(7, 1), address: '203.0.113.21' }],
       allowedAddresses: [],
+      securityGroups: [],
     },
     subnets: [
       {
@@ -169,6 +170,7 @@ export function aMemberInterface(): PluggedInterface {
       deviceOwner: 'Octavia:amphora',
       fixedIps: [{ subnetId: uuid(7, 2), address: '192.0.2.250' }],
       allowedAddresses: [],
+      securityGroups: [],
     },
     subnets: [
       {
@@ -205,7 +207,7 @@ export function someFacts(change: Partial<AmphoraFacts> = {}): AmphoraFacts {
 
 /** An IPv6 VIP on an interface that carries it. */
 export const IPV6_VIP = {
-  vip: { address: '2001:db8:1::10', subnetId: uuid(7, 6), networkId: uuid(8, 1), portId: uuid(9, 1), ownsPort: true },
+  vip: { address: '2001:db8:1::10', subnetId: uuid(7, 6), networkId: uuid(8, 1), portId: uuid(9, 1), ownsPort: true, securityGroups: [] },
 }
 
 export function aDualStackVipInterface(): PluggedInterface {

@@ -109,6 +109,7 @@ export const loadBalancerTree = node(loadBalancer, {
     networkId: field('load_balancer.vip_network_id', nullableText),
     portId: field('load_balancer.vip_port_id', nullableText),
     ownsPort: field('load_balancer.owns_vip_port', z.boolean()),
+    securityGroups: field('load_balancer.vip_sg_ids', z.array(z.string())),
   }),
   additionalVips,
   generation: field('load_balancer.generation', z.number()),

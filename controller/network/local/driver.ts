@@ -14,9 +14,9 @@ import {
   type PortRequest,
   type Subnet,
 } from '../driver.js'
-import { isUuid, usableNetworks, visiblePorts, visibleSubnets } from '../visibility.js'
+import { isUuid, ownObjects, usableNetworks, visiblePorts, visibleSubnets } from '../visibility.js'
 import { freeAddresses } from './allocation.js'
-import { insertPort, placeAddress, selectPorts } from './ports.js'
+import { insertPort, placeAddress, replaceGroups, selectPorts } from './ports.js'
 import type { SharedAddresses } from './shared-addresses.js'
 import { OVERLAPS_MANAGEMENT, subnetFacts } from './subnets.js'
 
@@ -39,6 +39,7 @@ export function createLocalDriver(database: Database, shared: SharedAddresses): 
 
     ensurePort: request => ensurePort(database, request, shared),
     bindPort: (id, device) => (device === null ? unbindPort(database, id) : bindPort(database, id, device)),
+    setSecurityGroups: (portId, groupIds) => setSecurityGroups(database, portId, groupIds),
     releaseAddresses: (portId, subnetIds) => releaseAddresses(database, portId, subnetIds),
     deletePort: async id => {
       if (isUuid(id)) await execute(database, sql`DELETE FROM port WHERE id = ${id}`)
@@ -66,7 +67,15 @@ const callerLookUps = (database: Database): CallerLookUps => ({
     if (!isUuid(id)) return null
     return (await selectPorts(database, sql`port.id = ${id} AND ${visiblePorts(caller)}`))[0] ?? null
   },
-  findSecurityGroup: null,
+  findSecurityGroup: async (caller, id) => {
+    if (!isUuid(id)) return null
+    const own = ownObjects('security_group')(caller)
+    const found = await maybeOne(
+      database,
+      sql<{ id: string }>`SELECT id FROM security_group WHERE id = ${id} AND ${own}`,
+    )
+    return found ?? null
+  },
   findQosPolicy: null,
 })
 
@@ -115,7 +124,9 @@ async function bindPort(database: Database, id: string, { deviceId, deviceOwner 
   requirePortId(id)
   const bound = await execute(
     database,
+    // A user's port gets its groups for its own machine. Those of a VIP are the load balancer's.
     sql`UPDATE port SET device_id = ${deviceId}, device_owner = ${deviceOwner}, updated_at = now(),
+                          filtered = filtered AND device_id = ${deviceId},
                           revision_number = revision_number + (device_id <> ${deviceId})::integer
          WHERE id = ${id} AND device_id IN ('', ${deviceId})`,
   )
@@ -129,7 +140,9 @@ async function unbindPort(database: Database, id: string): Promise<void> {
   requirePortId(id)
   await execute(
     database,
-    sql`UPDATE port SET device_id = '', device_owner = '', revision_number = revision_number + 1 WHERE id = ${id} AND ensured_name IS NULL`,
+    sql`UPDATE port SET device_id = '', device_owner = '', revision_number = revision_number + 1,
+                        filtered = port_security_enabled AND EXISTS (SELECT FROM port_security_group WHERE port_id = port.id)
+         WHERE id = ${id} AND ensured_name IS NULL`,
   )
 }
 
@@ -137,6 +150,34 @@ const portNotFound = (id: string) => new InvalidPortRequest(`Port ${id} could no
 
 function requirePortId(id: string): void {
   if (!isUuid(id)) throw portNotFound(id)
+}
+
+async function setSecurityGroups(database: Database, portId: string, groupIds: readonly string[]): Promise<void> {
+  requirePortId(portId)
+  await inTransaction(database, async trx => {
+    const port = await maybeOne(
+      trx,
+      sql<{ port_security_enabled: boolean }>`SELECT port_security_enabled FROM port WHERE id = ${portId} FOR UPDATE`,
+    )
+    if (port === undefined) throw portNotFound(portId)
+    if (groupIds.length > 0 && !port.port_security_enabled) {
+      throw new InvalidPortRequest(`Port ${portId} has no port security, so it cannot have security groups.`)
+    }
+    const known = await many(
+      trx,
+      sql<{
+        id: string
+      }>`SELECT id FROM security_group WHERE id = ANY(${groupIds.filter(isUuid)}::uuid[]) FOR KEY SHARE`,
+    )
+    const missing = groupIds.find(id => !known.some(group => group.id === id))
+    if (missing !== undefined) throw new InvalidPortRequest(`Security group ${missing} could not be found.`)
+    await replaceGroups(trx, portId, groupIds)
+    await execute(
+      trx,
+      sql`UPDATE port SET filtered = ${groupIds.length > 0}, updated_at = now(), revision_number = revision_number + 1
+           WHERE id = ${portId}`,
+    )
+  })
 }
 
 async function releaseAddresses(database: Database, portId: string, subnetIds: readonly string[]): Promise<void> {

@@ -1,6 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import type { Knex } from 'knex'
-import { many, maybeOne } from '../../database/query.js'
+import { execute, many, maybeOne } from '../../database/query.js'
 import { type Fragment, insertion, prepared, sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
 import { contains, formatAddress, normaliseAddress, parseCidr } from '../addresses.js'
@@ -19,6 +19,7 @@ export type PortRow = {
   device_owner: string
   fixed_ips: { subnet_id: string; ip_address: string }[]
   allowed_addresses: string[]
+  security_groups: string[]
 }
 
 /** The fixed IPs of a port (alias `port`) in the order in which they were assigned. */
@@ -27,7 +28,9 @@ export const FIXED_IPS = sql`coalesce((
     FROM fixed_ip WHERE fixed_ip.port_id = port.id), '[]')`
 
 const COLUMNS = sql`port.id, port.network_id, port.project_id, port.name, port.mac_address::text AS mac_address,
-  port.device_id, port.device_owner, port.allowed_addresses, ${FIXED_IPS} AS fixed_ips`
+  port.device_id, port.device_owner, port.allowed_addresses, ${FIXED_IPS} AS fixed_ips,
+  ARRAY(SELECT security_group_id FROM port_security_group
+         WHERE port_id = port.id AND port.filtered ORDER BY security_group_id) AS security_groups`
 
 /** The ports that match a condition over the aliases `port` and `network`. */
 export async function selectPorts(database: Knex, condition: Fragment): Promise<Port[]> {
@@ -50,6 +53,7 @@ const portOf = (row: PortRow): Port => ({
   deviceOwner: row.device_owner,
   fixedIps: row.fixed_ips.map(fixedIp => ({ subnetId: fixedIp.subnet_id, address: fixedIp.ip_address })),
   allowedAddresses: row.allowed_addresses,
+  securityGroups: row.security_groups,
 })
 
 export type PortColumns = {
@@ -65,6 +69,19 @@ export type PortColumns = {
   device_owner: string
   ensured_name: string | null
   allowed_addresses?: readonly string[]
+}
+
+/** Replaces the security groups of a port. The caller has checked that they exist. */
+export async function replaceGroups(trx: Knex, portId: string, ids: readonly string[]): Promise<void> {
+  await execute(
+    trx,
+    sql`DELETE FROM port_security_group WHERE port_id = ${portId} AND security_group_id <> ALL(${ids}::uuid[])`,
+  )
+  await execute(
+    trx,
+    sql`INSERT INTO port_security_group (port_id, security_group_id) SELECT ${portId}, unnest(${ids}::uuid[])
+        ON CONFLICT DO NOTHING`,
+  )
 }
 
 const MAX_MAC_ATTEMPTS = 20

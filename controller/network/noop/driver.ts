@@ -69,6 +69,7 @@ export function noopPort(id: string, projectId: string, expected: readonly Expec
     deviceOwner: '',
     fixedIps,
     allowedAddresses: [],
+    securityGroups: [],
   }
 }
 
@@ -106,6 +107,7 @@ export function createNoopNetworkDriver(): NetworkDriver {
       }
     },
     bindPort: async () => undefined,
+    setSecurityGroups: async () => undefined,
     releaseAddresses: async () => undefined,
     deletePort: async () => undefined,
     portsOwnedBy: async () => [],

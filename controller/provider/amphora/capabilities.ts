@@ -11,7 +11,6 @@ export const amphoraCapabilities = ({ offers }: Pick<ComputeDriverKind, 'offers'
   description: 'The Octavia Amphora driver.',
   supported: {
     loadbalancer: {
-      vip_sg_ids: [[]],
       vip_qos_policy_id: [],
     },
     // No driver with machines supports these.

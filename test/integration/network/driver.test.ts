@@ -254,6 +254,45 @@ t.test('a port that a user created is bound and released, and no sweep lists it'
   t.equal(await driver.port(made!.id), null)
 })
 
+t.test('security groups filter a VIP’s port, and a user’s port keeps its own while it is a VIP', async t => {
+  const { id } = await makeNetwork(['10.1.19.0/24'])
+  const groupOf = async (project_id: string) => {
+    const [row] = await db('security_group').insert({ project_id }).returning<{ id: string }[]>('id')
+    return row!.id
+  }
+  const [group, foreign] = [await groupOf('owner'), await groupOf('other')]
+  const owner = callerOf('owner', 'member')
+  t.strictSame(await driver.findSecurityGroup?.(owner, group), { id: group })
+  for (const missing of [foreign, randomUUID(), 'x']) t.equal(await driver.findSecurityGroup?.(owner, missing), null)
+  t.strictSame(await driver.findSecurityGroup?.(callerOf('admins', 'admin'), foreign), { id: foreign })
+
+  const vip = await driver.ensurePort(request(id, []))
+  t.strictSame(vip.securityGroups, [])
+  await driver.setSecurityGroups(vip.id, [group])
+  await driver.setSecurityGroups(vip.id, [group])
+  t.strictSame((await driver.port(vip.id))?.securityGroups, [group])
+  await rejectsWith(t, driver.setSecurityGroups(vip.id, [group, randomUUID()]), InvalidPortRequest)
+  await rejectsWith(t, driver.setSecurityGroups(randomUUID(), []), InvalidPortRequest)
+  t.strictSame((await driver.port(vip.id))?.securityGroups, [group], 'a refused change changes nothing')
+  await driver.setSecurityGroups(vip.id, [])
+  t.strictSame((await driver.port(vip.id))?.securityGroups, [])
+
+  const [users] = await db('port')
+    .insert({ network_id: id, project_id: 'owner', mac_address: 'fa:16:3e:00:19:01', filtered: true })
+    .returning<{ id: string }[]>('id')
+  await db('port_security_group').insert({ port_id: users!.id, security_group_id: group })
+  const device = { deviceId: 'lb-19', deviceOwner: PORT_OWNER.vip }
+  await driver.bindPort(users!.id, device)
+  t.strictSame((await driver.port(users!.id))?.securityGroups, [], 'its groups were for a machine of the user')
+  await driver.setSecurityGroups(users!.id, [group])
+  await driver.bindPort(users!.id, device)
+  t.strictSame((await driver.port(users!.id))?.securityGroups, [group], 'those of the VIP stay')
+  await driver.bindPort(users!.id, null)
+  t.strictSame((await driver.port(users!.id))?.securityGroups, [group])
+  await db('port').where({ id: users!.id }).update({ filtered: false, port_security_enabled: false })
+  await rejectsWith(t, driver.setSecurityGroups(users!.id, [group]), InvalidPortRequest)
+})
+
 t.test('the sweep lists only ports that are old enough', async t => {
   const { id } = await makeNetwork(['10.1.9.0/24'])
   const port = await driver.ensurePort({ ...request(id, []), deviceOwner: 'test:swept' })

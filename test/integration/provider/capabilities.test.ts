@@ -268,6 +268,7 @@ const WITHOUT_EFFECT: Readonly<Record<string, string>> = {
   'loadbalancer.vip_port_id': 'the VIP comes from the port',
   'loadbalancer.vip_subnet_id': 'the VIP comes from the subnet',
   'loadbalancer.vip_network_id': 'the VIP comes from the network',
+  'loadbalancer.vip_sg_ids': 'the network worker filters the ports of amphorae by the groups of the VIP port',
   'loadbalancer.provider': 'it chooses the provider that reads the rest',
   'loadbalancer.flavor_id': 'it decides the topology when the load balancer is created',
   'loadbalancer.flavor': 'the same by name',

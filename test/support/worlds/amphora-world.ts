@@ -146,6 +146,7 @@ export function createAmphoraWorld() {
           const port: Port = {
             ...request,
             allowedAddresses: [...(request.allowedAddresses ?? [])],
+            securityGroups: [],
             id,
             macAddress: `fa:16:3e:${id.slice(0, 6).replace(/../g, '$&:').slice(0, 8)}`,
             fixedIps: request.fixedIps.map(({ subnetId, address }) => ({
@@ -157,6 +158,11 @@ export function createAmphoraWorld() {
           return port
         }),
       bindPort: async () => undefined,
+      setSecurityGroups: (id, securityGroups) =>
+        call('setSecurityGroups', broken, () => {
+          const port = ports.get(id)
+          if (port !== undefined) ports.set(id, { ...port, securityGroups: [...securityGroups] })
+        }),
       releaseAddresses: (id, subnetIds) =>
         call('releaseAddresses', broken, () => {
           const port = ports.get(id)

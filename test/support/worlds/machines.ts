@@ -119,6 +119,7 @@ export function createPort(networkId: string, address: string): Port {
     deviceOwner: '',
     fixedIps: [{ subnetId: randomUUID(), address }],
     allowedAddresses: [],
+    securityGroups: [],
   }
 }
 

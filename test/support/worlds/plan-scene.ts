@@ -58,6 +58,7 @@ export const VIP_PORT: Port = {
   deviceOwner: 'Octavia',
   fixedIps: [],
   allowedAddresses: [],
+  securityGroups: [],
 }
 
 /** The ports that a tree needs for an amphora, as if they existed. */
@@ -65,6 +66,7 @@ export function portsFor(tree: LoadBalancerTree, amphoraId = AMPHORA): Port[] {
   return desiredPorts(tree, SUBNETS, amphoraId).map(({ request }, index) => ({
     ...request,
     allowedAddresses: [],
+    securityGroups: [],
     id: `${amphoraId.slice(-2)}${index}00000-0000-4000-8000-000000000000`,
     projectId: '',
     macAddress: `fa:16:3e:00:00:0${index}`,

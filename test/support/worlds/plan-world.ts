@@ -110,6 +110,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
       case 'await-vip':
       case 'announce-vip':
       case 'ensure-vip-port':
+      case 'filter-vip-port':
       case 'release-vip-port':
         return []
     }
@@ -158,6 +159,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
     const port: Port = {
       ...request,
       allowedAddresses: [],
+      securityGroups: [],
       id,
       projectId: '',
       macAddress: `fa:16:3e:00:${amphoraId.slice(-2)}:0${number}`,

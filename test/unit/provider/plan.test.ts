@@ -63,6 +63,17 @@ t.test('the VIP port', async t => {
     const next = plan(tree, { ...observe(createAmphora(tree)), vipPort: null }, facts())
     expectSteps(t, next, [['ensure-vip-port']], false)
   })
+  await t.test('the VIP port gets the load balancer’s security groups before anything is built on it', async t => {
+    const [one, two] = [uuid(5, 1), uuid(5, 2)]
+    const tree = createTree({ vip: { ...aTree().vip, securityGroups: [one, two] } })
+    const withGroups = (securityGroups: string[]) => {
+      const observed = observe(createSettled(tree))
+      return plan(tree, { ...observed, vipPort: { ...observed.vipPort!, securityGroups } }, facts())
+    }
+    expectSteps(t, withGroups([]), [['filter-vip-port']], false)
+    expectSteps(t, withGroups([one]), [['filter-vip-port']], false)
+    expectSteps(t, withGroups([two, one]), [['apply']])
+  })
   await t.test('a user’s missing VIP port cannot be created again and is reported', async t => {
     const tree = createTree({ vip: { ...aTree().vip, ownsPort: false } })
     t.throws(() => plan(tree, { ...observe(createAmphora(tree)), vipPort: null }, facts()), {

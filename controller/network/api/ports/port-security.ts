@@ -1,8 +1,7 @@
 import type { Knex } from 'knex'
-import { execute } from '../../../database/query.js'
-import { sql } from '../../../database/sql.js'
 import type { Caller } from '../../../identity/caller.js'
 import { PORT_OWNER } from '../../driver.js'
+import { replaceGroups } from '../../local/ports.js'
 import { conflict, NeutronError, notAuthorized, notFound } from '../neutron-error.js'
 import { owns } from '../resource.js'
 import { groupsOf } from '../security-groups/rules.js'
@@ -83,13 +82,5 @@ export async function setGroups(trx: Knex, caller: Caller, portId: string, ids: 
   const found = await groupsOf(trx, caller, ids)
   const missing = ids.find(id => !found.some(group => group.id === id))
   if (missing !== undefined) throw notFound('security_group', missing)
-  await execute(
-    trx,
-    sql`DELETE FROM port_security_group WHERE port_id = ${portId} AND security_group_id <> ALL(${ids}::uuid[])`,
-  )
-  await execute(
-    trx,
-    sql`INSERT INTO port_security_group (port_id, security_group_id) SELECT ${portId}, unnest(${ids}::uuid[])
-        ON CONFLICT DO NOTHING`,
-  )
+  await replaceGroups(trx, portId, ids)
 }

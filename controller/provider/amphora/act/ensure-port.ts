@@ -1,3 +1,4 @@
+import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import {
   AddressTaken,
   InvalidPortRequest,
@@ -23,4 +24,25 @@ export async function ensurePort(network: NetworkDriver, request: PortRequest): 
     if (error instanceof InvalidPortRequest) throw new ProvisioningFault('network-refused', error.message)
     throw error
   }
+}
+
+/** @returns the port with these groups @throws ProvisioningFault if it cannot have them, such as one that is gone */
+export async function filterPort(network: NetworkDriver, portId: string, groupIds: readonly string[]): Promise<Port> {
+  try {
+    await network.setSecurityGroups(portId, groupIds)
+  } catch (error) {
+    if (error instanceof InvalidPortRequest) throw new ProvisioningFault('network-refused', error.message)
+    throw error
+  }
+  const port = await network.port(portId)
+  if (port === null) throw new ProvisioningFault('network-refused', `Port ${portId} could not be found.`)
+  return { ...port, securityGroups: [...groupIds] }
+}
+
+/** The ID of the network of a load balancer's VIP. @throws ProvisioningFault if its subnet is gone */
+export async function networkOfVip(network: NetworkDriver, { vip }: LoadBalancerTree): Promise<string> {
+  const subnet = vip.subnetId === null ? undefined : (await network.subnets([vip.subnetId]))[0]
+  const networkId = vip.networkId ?? subnet?.networkId
+  if (networkId === undefined) throw new ProvisioningFault('subnet-missing', 'The network of the VIP no longer exists.')
+  return networkId
 }

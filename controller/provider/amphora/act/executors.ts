@@ -8,7 +8,7 @@ import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import type { Logger } from '../../../log/log.js'
 import type { Port } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
-import { type Action, ClaimLost, ProvisioningFault } from '../../provider.js'
+import { type Action, ClaimLost } from '../../provider.js'
 import { releaseVipPort, vipPortRequest } from '../../vip-port.js'
 import { agentTarget, announceVips, awaitAgent, awaitLeaving, awaitVips, beginHandover, drain } from '../agent/agent.js'
 import type { AgentTarget } from '../agent/connection.js'
@@ -31,7 +31,7 @@ import {
   updateAmphora,
 } from './amphora-rows.js'
 import { applyDesired } from './apply.js'
-import { ensurePort } from './ensure-port.js'
+import { ensurePort, filterPort, networkOfVip } from './ensure-port.js'
 import { createMachine, deletePorts, type MachineParts, machineColumns } from './machine.js'
 import { type RestartLimits, takeRestart } from './restart-limiter.js'
 
@@ -94,14 +94,19 @@ const executors: { [K in Kind]: Executor<K> } = {
     what: 'Creating the port of the VIP',
     seconds: 20,
     run: async ({ parts, claim, tree, createdPorts, assertHeld }) => {
-      const subnet = tree.vip.subnetId === null ? undefined : (await parts.network.subnets([tree.vip.subnetId]))[0]
-      const networkId = tree.vip.networkId ?? subnet?.networkId
-      if (networkId === undefined)
-        throw new ProvisioningFault('subnet-missing', 'The network of the VIP no longer exists.')
+      const networkId = await networkOfVip(parts.network, tree)
       assertHeld()
       const port = await ensurePort(parts.network, vipPortRequest(tree, networkId))
       createdPorts.set(tree.id, port)
       await recordVipPort(parts.database, claim, port.id)
+    },
+  },
+  'filter-vip-port': {
+    what: 'Setting the security groups of the VIP',
+    seconds: 20,
+    run: async ({ parts, tree, createdPorts, assertHeld }, { portId }) => {
+      assertHeld()
+      createdPorts.set(tree.id, await filterPort(parts.network, portId, tree.vip.securityGroups))
     },
   },
   'release-vip-port': {

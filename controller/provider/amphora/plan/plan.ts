@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from 'node:util'
 import { referencesIn } from '../../../load-balancer/tree/certificate-references.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { ProvisioningFault } from '../../provider.js'
@@ -85,8 +86,11 @@ const allocate = (role: Role): Step => ({ kind: 'allocate-amphora', role })
 
 const stagesOf = (stages: readonly (readonly Step[])[]) => stages.filter(stage => stage.length > 0)
 
-function vipPortSteps(tree: LoadBalancerTree, observed: Observed): Step[] {
-  if (observed.vipPort !== null) return []
+function vipPortSteps(tree: LoadBalancerTree, { vipPort }: Observed): Step[] {
+  if (vipPort !== null) {
+    const isFiltered = isDeepStrictEqual([...vipPort.securityGroups].sort(), [...tree.vip.securityGroups].sort())
+    return isFiltered ? [] : [{ kind: 'filter-vip-port', portId: vipPort.id }]
+  }
   if (tree.vip.ownsPort) return [{ kind: 'ensure-vip-port' }]
   throw new ProvisioningFault(
     'vip-port-missing',

@@ -6,6 +6,8 @@ import type { Role } from './topology.js'
 /** One action towards a load balancer's desired state. Every step is safe to repeat. */
 export type Step =
   | { kind: 'ensure-vip-port' }
+  /** Gives the port of the VIP the load balancer's security groups. */
+  | { kind: 'filter-vip-port'; portId: string }
   | { kind: 'release-vip-port' }
   /** Adopts a warm amphora if there is one, else inserts a new row. */
   | { kind: 'allocate-amphora'; role: Role }

@@ -189,10 +189,14 @@ t.test('the VIP’s subnet must have room for the VIP and its amphorae', async t
 
 t.test('security groups and QoS policies of VIPs', async t => {
   const QOS = '22222222-2222-4222-8222-222222222222'
-  await t.test('are refused if the network driver has none', async t => {
+  await t.test('are refused if they are another project’s, or the network driver has none', async t => {
     const { api, networks } = await startApiOnNetworks({ providers: NOOP })
     t.teardown(api.stop)
     const { subnets } = await networks.network(OWN, '10.1.0.0/24')
+    const [{ id: foreign }] = (await networks
+      .database('security_group')
+      .insert({ project_id: 'another' })
+      .returning('id')) as [{ id: string }]
     const body = { provider, vip_subnet_id: subnets[0] }
     const create = (extra: object) =>
       api.ask('POST', '/v2/lbaas/loadbalancers', { loadbalancer: { ...body, ...extra } })
@@ -202,6 +206,10 @@ t.test('security groups and QoS policies of VIPs', async t => {
       t.match(await ask({ vip_sg_ids: [SUBNET] }), {
         status: 400,
         body: { faultstring: `Security Group ${SUBNET} not found.` },
+      })
+      t.match(await ask({ vip_sg_ids: [foreign] }), {
+        status: 400,
+        body: { faultstring: `Security Group ${foreign} not found.` },
       })
       t.match(await ask({ vip_qos_policy_id: QOS }), {
         status: 400,
