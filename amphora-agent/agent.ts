@@ -163,7 +163,12 @@ class Agent {
       log,
     }
     this.#sender = new Sender(boot, bootId, log)
-    this.#handovers = new Handovers({ haproxy: this.#haproxy, stickTables: this.#stickTables, log })
+    this.#handovers = new Handovers({
+      haproxy: this.#haproxy,
+      datagrams: this.#datagrams,
+      stickTables: this.#stickTables,
+      log,
+    })
     this.#monitor = this.#createMonitor(boot)
     this.#handler = this.#createHandler(boot, bootId)
   }

@@ -4,9 +4,18 @@ import { settleForwarding, stopForwarding } from '../network/forwarding.js'
 import { Turns } from '../process/turns.js'
 import type { Datagrams } from '../protocol/datagrams.js'
 import type { Desired } from '../protocol/desired.js'
-import { deleteFlows, deleteUnbalanced, type Flow, flowsByMark, listFlows } from './conntrack.js'
+import {
+  deleteFlows,
+  deleteUnbalanced,
+  type Flow,
+  type FlowUnderWay,
+  flowsByMark,
+  flowsUnderWay,
+  listFlows,
+} from './conntrack.js'
 import { FlowMeter, type FlowReading, NO_READING } from './flow-meter.js'
 import { allowedFlows, flowsToDelete } from './flows.js'
+import { type KnownClient, learningText, readClients } from './known-clients.js'
 import type { MemberMonitors } from './member-states.js'
 import { commit, contents, observeRuleset } from './nftables.js'
 import { NumberStore } from './number-store.js'
@@ -130,6 +139,38 @@ export class DatagramBalancer {
       this.#sweepSoon()
     }
     return reading
+  }
+
+  get isBalancing(): boolean {
+    return this.#wanted !== null
+  }
+
+  /** @throws Error if the kernel cannot be read */
+  async underWay(): Promise<FlowUnderWay[]> {
+    return this.#wanted === null ? [] : flowsUnderWay()
+  }
+
+  /** How many flows had a packet within so many seconds. @throws Error if the kernel cannot be read */
+  async activeFlows(seconds: number): Promise<number> {
+    const numbers = this.#store.numbers.services.given
+    const idle = new Map(this.#wanted?.listeners.map(one => [numbers[serviceKey(one)], one.idleSeconds]))
+    const flows = await this.underWay()
+    return flows.filter(({ mark, secondsLeft }) => secondsLeft > (idle.get(serviceOf(mark)) ?? 0) - seconds).length
+  }
+
+  /** The clients that pools with session persistence remember. @throws Error if the kernel cannot be read */
+  async clients(): Promise<KnownClient[]> {
+    return this.#wanted === null ? [] : readClients(this.#wanted.pools, this.#store.numbers)
+  }
+
+  /** Remembers clients of another amphora, unless they are known here. @throws NetworkFailure */
+  learn(clients: readonly KnownClient[]): Promise<void> {
+    return this.#turns.run(async () => {
+      if (this.#wanted === null || this.#known === null || clients.length === 0) return
+      const { pools } = this.#wanted
+      const text = learningText(clients, await readClients(pools, this.#store.numbers), pools, this.#store.numbers)
+      if (text !== '') await commit(signed(text))
+    })
   }
 
   /** What to report of listeners, pools and members. */

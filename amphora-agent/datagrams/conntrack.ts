@@ -20,6 +20,40 @@ export async function flowsByMark(): Promise<Map<number, number>> {
   return flows
 }
 
+/** The packets of a flow as clients send them. */
+export type FlowTuple = {
+  protocol: 'udp' | 'sctp'
+  source: string
+  sourcePort: number
+  destination: string
+  destinationPort: number
+}
+
+/** A flow under way, and in how many seconds the kernel forgets it if no packet comes. */
+export type FlowUnderWay = FlowTuple & { mark: number; secondsLeft: number }
+
+const ENTRY =
+  /^(udp|sctp) +\d+ (\d+) (?:[A-Z_]+ )?src=([\da-f.:]+) dst=([\da-f.:]+) sport=(\d+) dport=(\d+) .* mark=([1-9]\d*)/gm
+
+/** Lists all entries with a mark. @throws Error if conntrack fails */
+export async function flowsUnderWay(): Promise<FlowUnderWay[]> {
+  const flows: FlowUnderWay[] = []
+  await conntrack(['-L'], text => {
+    for (const [, protocol, left, source = '', destination = '', from, to, mark] of text.matchAll(ENTRY)) {
+      flows.push({
+        protocol: protocol === 'udp' ? 'udp' : 'sctp',
+        source,
+        sourcePort: Number(from),
+        destination,
+        destinationPort: Number(to),
+        mark: Number(mark),
+        secondsLeft: Number(left),
+      })
+    }
+  })
+  return flows
+}
+
 /** Lists the entries with these marks. @throws Error if conntrack fails */
 export const listFlows = (marks: Marks): Promise<Flow[]> => flowsOf('-L', marks)
 

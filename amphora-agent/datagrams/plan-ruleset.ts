@@ -325,7 +325,7 @@ const bitsOf = ({ persistence }: DatagramPool, family: Family): number =>
   persistence?.bits[family === 4 ? 'ipv4' : 'ipv6'] ?? 0
 
 /** Another granularity makes other keys, so it has another map. */
-const clientsOf = (pool: DatagramPool, family: Family): string =>
+export const clientsOf = (pool: DatagramPool, family: Family): string =>
   `clients${family}_${bitsOf(pool, family)}_${nameOf(pool.id)}`
 
 /** The leading bits of the client's address. */

@@ -1,3 +1,4 @@
+import type { DatagramBalancer } from '../datagrams/balancer.js'
 import type { Haproxy } from '../haproxy/haproxy.js'
 import { monotonicMs } from '../haproxy/leaving.js'
 import type { WorkerLoad } from '../haproxy/runtime/client.js'
@@ -9,18 +10,24 @@ import { loadRules } from './tunnel.js'
 
 /** How often to count the open connections of a draining amphora. */
 const COUNT_MS = 1_000
+/** A flow without a packet for so long has ended: UDP has no other end. */
+const QUIET_SECONDS = 5
+/** Where a process would be counted, stands for the kernel, which forwards UDP and SCTP. */
+const KERNEL = 0
 
 /**
  * Drains this amphora until its last connection ends, or until a time limit. A draining amphora never serves again.
  */
 export class AmphoraDraining {
   readonly #haproxy: Haproxy
+  readonly #balancer: DatagramBalancer
   readonly #store: HandoverStore
   readonly #log: Log
   #countedAt = Number.NEGATIVE_INFINITY
 
-  constructor(haproxy: Haproxy, store: HandoverStore, log: Log) {
+  constructor(haproxy: Haproxy, balancer: DatagramBalancer, store: HandoverStore, log: Log) {
     this.#haproxy = haproxy
+    this.#balancer = balancer
     this.#store = store
     this.#log = log
   }
@@ -53,7 +60,7 @@ export class AmphoraDraining {
   async resume(): Promise<void> {
     const { handover } = this.#store
     if (handover !== null) {
-      const { rules } = planHandover(handover, true)
+      const { rules } = planHandover(handover, { isDraining: true, hasFlows: this.#balancer.isBalancing })
       await loadRules(rules).catch(error => this.#log.error(`handover: ${String(error)}`))
     }
     this.#haproxy.drain()
@@ -63,17 +70,29 @@ export class AmphoraDraining {
   async check(): Promise<void> {
     const haproxy = this.#haproxy
     const isOver = monotonicMs() > (this.#store.drain?.endsAtMs ?? 0)
-    const ended = haproxy.pid() === null
-    if (!ended && !isOver && performance.now() - this.#countedAt < COUNT_MS) return
+    const hasExited = haproxy.pid() === null
+    const isBalancing = this.#balancer.isBalancing
+    if ((isBalancing || !hasExited) && !isOver && performance.now() - this.#countedAt < COUNT_MS) return
     this.#countedAt = performance.now()
-    const workers = ended ? [] : await haproxy.workerLoads()
-    if (isOver && !ended) await haproxy.stop()
+    const flows = isBalancing ? await this.#activeFlows() : 0
+    const ended = hasExited && flows === 0
+    const loads = hasExited ? [] : await haproxy.workerLoads()
+    const workers = loads && [...loads, ...(isBalancing ? [{ pid: KERNEL, openSessions: flows }] : [])]
+    if (isOver && !hasExited) await haproxy.stop()
     // Read the state again: a call in between may have shortened the time.
     const { drain: before } = this.#store
     if (before === null) return
     const drain = workers === null ? before : recount(before, workers, pid => haproxy.hasFinished(pid))
     if (ended || isOver) this.#finish(drain)
     else if (JSON.stringify(drain) !== JSON.stringify(before)) this.#store.keep({ drain })
+  }
+
+  /** If they cannot be counted, the time limit ends the drain. */
+  #activeFlows(): Promise<number | null> {
+    return this.#balancer.activeFlows(QUIET_SECONDS).catch(error => {
+      this.#log.error(`handover: ${String(error)}`)
+      return null
+    })
   }
 
   #finish(drain: StoredDrain): void {

@@ -1,9 +1,11 @@
 import { forgetState } from '../apply/kept.js'
+import type { DatagramBalancer } from '../datagrams/balancer.js'
 import type { Haproxy } from '../haproxy/haproxy.js'
 import { monotonicMs } from '../haproxy/leaving.js'
 import type { Log } from '../log/log.js'
 import type { AmphoraDrain, Handover, TablesTaken } from '../protocol/handover.js'
 import { AmphoraDraining } from './amphora-draining.js'
+import { FlowSuccession } from './flow-succession.js'
 import { HandoverStore } from './handover-store.js'
 import type { StickTables } from './stick-tables.js'
 import { build, holdsVip, unbuild } from './tunnel.js'
@@ -12,31 +14,42 @@ const CHECK_MS = 100
 
 export type HandoversOptions = {
   haproxy: Haproxy
+  datagrams: DatagramBalancer
   stickTables: StickTables
   log: Log
 }
 
 /** This amphora's part in handing over VIPs, and its draining. Continues those of an earlier agent. */
 export class Handovers {
+  readonly #datagrams: DatagramBalancer
   readonly #stickTables: StickTables
+  readonly #flows: FlowSuccession
   readonly #log: Log
   readonly #store = new HandoverStore()
   readonly #draining: AmphoraDraining
   #timer: NodeJS.Timeout | null = null
   #checking: Promise<void> | null = null
   #tables: Promise<TablesTaken> | null = null
+  /** The first copy of the other amphora's flows. */
+  #copied: Promise<void> | null = null
 
-  constructor({ haproxy, stickTables, log }: HandoversOptions) {
+  constructor({ haproxy, datagrams, stickTables, log }: HandoversOptions) {
+    this.#datagrams = datagrams
     this.#stickTables = stickTables
+    this.#flows = new FlowSuccession(datagrams, log)
     this.#log = log
-    this.#draining = new AmphoraDraining(haproxy, this.#store, log)
+    this.#draining = new AmphoraDraining(haproxy, datagrams, this.#store, log)
   }
 
   /** Continues what an earlier agent began; call it after adopting that agent's HAProxy. */
   start(): void {
     if (this.#store.handover !== null || this.#store.drain !== null) this.#startChecks()
     if (this.#draining.isActive) void this.#draining.resume()
-    if (this.#store.handover?.role === 'leaving') this.#shareTables(this.#store.handover)
+    const { handover } = this.#store
+    if (handover === null) return
+    if (handover.role === 'leaving') this.#shareTables(handover)
+    if (handover.role === 'taking-over') this.#flows.resume(handover)
+    else this.#shareFlows(handover)
   }
 
   /**
@@ -50,7 +63,7 @@ export class Handovers {
     const hasVip = handover.role === 'taking-over' && (await holdsVip(handover))
     if (this.#store.handover !== null && isSame(this.#store.handover, handover)) {
       this.#store.keep({ handover: stored })
-      if (!hasVip) this.#shareTables(handover)
+      if (!hasVip) this.#share(handover)
       return
     }
     if (hasVip) {
@@ -59,16 +72,16 @@ export class Handovers {
       return
     }
     await this.#end()
-    await unbuild(handover, this.#log)
+    await unbuild(handover, this.#datagrams.isBalancing, this.#log)
     this.#startChecks()
     this.#store.keep({ handover: stored })
     try {
-      await build(handover, this.#log)
+      await build(handover, this.#datagrams.isBalancing, this.#log)
     } catch (error) {
       await this.#end()
       throw error
     }
-    this.#shareTables(handover)
+    this.#share(handover)
     this.#log.info(`handover: ${handover.role}, with ${handover.peer}`)
   }
 
@@ -88,6 +101,7 @@ export class Handovers {
    * Undefined for an amphora that does not take over.
    */
   async tables(): Promise<TablesTaken | undefined> {
+    await this.#copied
     return (await this.#tables) ?? undefined
   }
 
@@ -100,6 +114,7 @@ export class Handovers {
   close(): void {
     if (this.#timer) clearInterval(this.#timer)
     this.#stickTables.end()
+    this.#flows.end()
   }
 
   /** Starts the timer at the first handover or drain; most amphorae never have one. */
@@ -116,17 +131,34 @@ export class Handovers {
 
   async #check(): Promise<void> {
     this.#store.restore()
-    if (this.#draining.isActive) await this.#draining.check()
+    if (this.#draining.isActive) {
+      await this.#draining.check()
+      if (!this.#draining.isActive) this.#flows.finish()
+    }
     if (this.#store.handover !== null && monotonicMs() > this.#store.handover.endsAtMs) await this.#end()
   }
 
   async #end(): Promise<void> {
     if (this.#store.handover === null) return
     this.#stickTables.end()
+    this.#flows.end()
     // Undo the handover before deleting its record, so that an interruption here is retried.
-    await unbuild(this.#store.handover, this.#log)
+    await unbuild(this.#store.handover, this.#datagrams.isBalancing, this.#log)
     this.#store.keep({ handover: null })
     this.#log.info('handover: ended')
+  }
+
+  #share(handover: Handover): void {
+    this.#shareTables(handover)
+    this.#shareFlows(handover)
+  }
+
+  #shareFlows(handover: Handover): void {
+    if (handover.role === 'taking-over') this.#copied = this.#flows.take(handover)
+    else {
+      const isOver = this.#store.drain?.ended === true
+      this.#flows.offer(handover, isOver).catch(error => this.#log.error(`handover: flows: ${String(error)}`))
+    }
   }
 
   /** Does not delay connections: without the tables, clients may be sent to another member. */

@@ -1,5 +1,6 @@
-import { familyOf, networkOf } from '../network/address.js'
-import { FORWARDED_MARK, TUNNEL_MARK as MARK } from '../network/marks.js'
+import type { FlowTuple } from '../datagrams/conntrack.js'
+import { canonical, familyOf, networkOf } from '../network/address.js'
+import { FORWARDED_MARK, handoverReplyMark, TUNNEL_MARK as MARK } from '../network/marks.js'
 import type { IpCommand } from '../network/plan-interfaces.js'
 import type { Handover } from '../protocol/handover.js'
 
@@ -10,6 +11,8 @@ export const HANDOVER_TABLE = 'table inet krater_handover'
 const TUNNEL_PORT = 4790
 /** The leaving amphora serves its stick tables to the other one here, at its own address. */
 export const TABLES_PORT = 1026
+/** It tells its flows of UDP and SCTP here. */
+export const FLOWS_PORT = 1027
 const TUNNEL_ID = 1
 const MAC = { leaving: '02:00:00:00:00:01', 'taking-over': '02:00:00:00:00:02' } as const
 /**
@@ -23,12 +26,24 @@ export const REPLY_PRIORITY = 90
 const FIRST_REPLY_TABLE = 300
 /** More connections than a handover has; if the set were full, new connections would go to the wrong amphora. */
 const MAX_CONNECTIONS = 1_048_576
+/** Flows of UDP and SCTP that stay with the amphora where they began, at most. */
+export const MOST_FLOWS = 65_536
+/** Numbers, not names: the machine may lack /etc/protocols. */
+const PROTOCOL = { udp: 17, sctp: 132 } as const
+const FLOWS_PER_COMMAND = 500
 
 export type HandoverPlan = {
   /** Lines for `ip -batch`. */
   commands: IpCommand[]
   /** Rules for nftables, in one transaction. */
   rules: string
+}
+
+export type Circumstances = {
+  /** Whether the leaving amphora accepts no more connections, and forwards new ones to the other. */
+  isDraining: boolean
+  /** Whether there are UDP or SCTP listeners. */
+  hasFlows: boolean
 }
 
 /** Undoes `planHandover`. Any command may fail if its object does not exist. */
@@ -39,6 +54,7 @@ export function planHandoverEnd({ interface: device, vips }: Handover): Handover
       const family = familyOf(vip.address)
       return [
         line(family, `rule del from ${vip.address} lookup ${FIRST_REPLY_TABLE + index} priority ${REPLY_PRIORITY}`),
+        line(family, `rule del ${markedReply(index)}`),
         line(family, `route flush table ${FIRST_REPLY_TABLE + index}`),
         line(family, `addr del ${vip.address}/${family === 4 ? 32 : 128} dev lo`),
       ]
@@ -52,9 +68,8 @@ export function planHandoverEnd({ interface: device, vips }: Handover): Handover
  * Plans one amphora's part. The leaving amphora keeps the VIPs as local addresses, and the routes of its replies,
  * after it loses them on the network. The one that takes over forwards packets of connections that it did not see
  * begin. Pure.
- * @param isDraining whether the leaving amphora accepts no more connections, and forwards new ones to the other
  */
-export function planHandover(handover: Handover, isDraining: boolean): HandoverPlan {
+export function planHandover(handover: Handover, circumstances: Circumstances): HandoverPlan {
   const { role, own, peer, interface: device, vips } = handover
   const otherMac = MAC[role === 'leaving' ? 'taking-over' : 'leaving']
   const tunnel = `type vxlan id ${TUNNEL_ID} local ${own} remote ${peer} dstport ${TUNNEL_PORT}`
@@ -70,7 +85,7 @@ export function planHandover(handover: Handover, isDraining: boolean): HandoverP
     ]),
     ...(role === 'leaving' ? vips.flatMap((vip, index) => localVip(vip, index, device)) : []),
   ]
-  const rules = role === 'leaving' ? leavingRules(handover, isDraining) : takingOverRules(handover)
+  const rules = role === 'leaving' ? leavingRules(handover, circumstances) : takingOverRules(handover, circumstances)
   return {
     commands,
     rules: `${HANDOVER_TABLE}\ndelete ${HANDOVER_TABLE}\n${HANDOVER_TABLE} {\n${rules}${tunnelGuard(handover)}}\n`,
@@ -79,6 +94,10 @@ export function planHandover(handover: Handover, isDraining: boolean): HandoverP
 
 /** Matches the incoming interface, so that the tunnel's own packets, which inherit the mark, do not loop. */
 const tunnelRule = (device: string) => `fwmark ${MARK} iif ${device} lookup ${TUNNEL_TABLE} priority ${TUNNEL_PRIORITY}`
+
+/** Replies of members have the VIP as their source only after they are routed. */
+const markedReply = (index: number) =>
+  `fwmark ${handoverReplyMark(index)} lookup ${FIRST_REPLY_TABLE + index} priority ${REPLY_PRIORITY}`
 
 /** On lo, the address does not answer ARP or NDP, and replies still leave through the VIP's own subnet and gateway. */
 function localVip(vip: Handover['vips'][number], index: number, device: string): IpCommand[] {
@@ -92,20 +111,26 @@ function localVip(vip: Handover['vips'][number], index: number, device: string):
       ? []
       : [line(family, `route replace default via ${vip.gateway} dev ${device} onlink table ${table}`)]),
     line(family, `rule add from ${vip.address} lookup ${table} priority ${REPLY_PRIORITY}`),
+    line(family, `rule add ${markedReply(index)}`),
   ]
 }
 
 const IS_SYN = 'tcp flags & (fin | syn | rst | ack) == syn'
 
-function leavingRules({ interface: device, vips }: Handover, isDraining: boolean): string {
-  if (!isDraining) return ''
+function leavingRules({ interface: device, vips }: Handover, { isDraining, hasFlows }: Circumstances): string {
+  const replies = vips.map(
+    ({ address }, index) =>
+      `    ct direction reply ct original ${nftFamily(address)} daddr ${address} meta mark set ${handoverReplyMark(index)}\n`,
+  )
+  const marking = hasFlows ? chain('prerouting', replies.join(''), 'replies', -140) : ''
+  if (!isDraining) return marking
   const lines = vips.map(
     ({ address }) => `    iifname "${device}" ${nftFamily(address)} daddr ${address} ${IS_SYN} meta mark set ${MARK}\n`,
   )
-  return chain('prerouting', lines.join(''))
+  return `${marking}${chain('prerouting', lines.join(''))}`
 }
 
-function takingOverRules({ interface: device, vips }: Handover): string {
+function takingOverRules({ interface: device, vips }: Handover, { hasFlows }: Circumstances): string {
   const sets = vips.map(
     ({ address }, index) =>
       `  set begun_here_${index} { type ${nftFamily(address) === 'ip' ? 'ipv4' : 'ipv6'}_addr . inet_service . inet_service; ` +
@@ -119,7 +144,40 @@ function takingOverRules({ interface: device, vips }: Handover): string {
       `    iifname "${device}" ${ip} daddr ${address} meta l4proto tcp ${connection} != @begun_here_${index} meta mark set ${MARK}\n`
     )
   })
-  return `${sets.join('')}${chain('prerouting', lines.join(''))}`
+  const moved = hasFlows ? movedRules(device, vips) : ''
+  return `${sets.join('')}${chain('prerouting', lines.join(''))}${moved}`
+}
+
+/** Packets of flows that began on the other amphora are neither balanced nor remembered here. */
+function movedRules(device: string, vips: Handover['vips']): string {
+  const sets = vips.map(({ address }, index) => {
+    const type = `${nftFamily(address) === 'ip' ? 'ipv4' : 'ipv6'}_addr . inet_service . inet_proto . inet_service`
+    return `  set ${movedSet(index)} { type ${type}; size ${MOST_FLOWS}; }\n`
+  })
+  const lines = vips.map(({ address }, index) => {
+    const ip = nftFamily(address)
+    const flow = `${ip} saddr . th sport . meta l4proto . th dport`
+    return `    iifname "${device}" ${ip} daddr ${address} ${flow} @${movedSet(index)} meta mark set ${MARK} notrack\n`
+  })
+  return `${sets.join('')}${chain('prerouting', lines.join(''), 'moved', -300)}`
+}
+
+const movedSet = (index: number): string => `begun_there_${index}`
+
+/** Rules, in one transaction, that send exactly these flows of UDP and SCTP to the other amphora. Pure. */
+export function movedFlows({ vips }: Handover, flows: readonly FlowTuple[]): string {
+  return vips
+    .flatMap((vip, index) => {
+      const set = `${HANDOVER_TABLE.replace('table ', '')} ${movedSet(index)}`
+      const elements = flows
+        .filter(({ destination }) => destination === canonical(vip.address))
+        .map(flow => `${flow.source} . ${flow.sourcePort} . ${PROTOCOL[flow.protocol]} . ${flow.destinationPort}`)
+      const pieces = Array.from({ length: Math.ceil(elements.length / FLOWS_PER_COMMAND) }, (_, piece) =>
+        elements.slice(piece * FLOWS_PER_COMMAND, (piece + 1) * FLOWS_PER_COMMAND),
+      )
+      return [`flush set ${set}\n`, ...pieces.map(some => `add element ${set} { ${some.join(', ')} }\n`)]
+    })
+    .join('')
 }
 
 /**
@@ -128,15 +186,19 @@ function takingOverRules({ interface: device, vips }: Handover): string {
  */
 function tunnelGuard({ own, peer }: Handover): string {
   const ip = nftFamily(own)
-  const ports = [`udp dport ${TUNNEL_PORT}`, `tcp dport ${TABLES_PORT}`]
+  const ports = [`udp dport ${TUNNEL_PORT}`, `tcp dport { ${TABLES_PORT}, ${FLOWS_PORT} }`]
   return (
     chain('input', ports.map(port => `    ${ip} daddr ${own} ${port} ${ip} saddr != ${peer} drop\n`).join('')) +
     chain('forward', `    meta mark != { ${MARK}, ${FORWARDED_MARK} } drop\n`)
   )
 }
 
-const chain = (hook: 'prerouting' | 'input' | 'forward', lines: string) =>
-  `  chain ${hook} {\n    type filter hook ${hook} priority ${hook === 'prerouting' ? 'mangle' : 'filter'}; policy accept;\n${lines}  }\n`
+const chain = (
+  hook: 'prerouting' | 'input' | 'forward',
+  lines: string,
+  name: string = hook,
+  priority: string | number = hook === 'prerouting' ? 'mangle' : 'filter',
+) => `  chain ${name} {\n    type filter hook ${hook} priority ${priority}; policy accept;\n${lines}  }\n`
 
 const nftFamily = (address: string) => (familyOf(address) === 4 ? 'ip' : 'ip6')
 

@@ -8,8 +8,8 @@ import type { Handover } from '../protocol/handover.js'
 import { planHandover, planHandoverEnd, TUNNEL } from './plan-handover.js'
 
 /** Sets up the tunnel between the two amphorae. @throws NetworkFailure */
-export async function build(handover: Handover, log: Log): Promise<void> {
-  const { commands, rules } = planHandover(handover, false)
+export async function build(handover: Handover, hasFlows: boolean, log: Log): Promise<void> {
+  const { commands, rules } = planHandover(handover, { isDraining: false, hasFlows })
   await loadRules(rules)
   await batch(commands.slice(0, 1), log)
   // Replies leave through the VIP's interface, and an interface without an address fails any reverse path check.
@@ -21,12 +21,18 @@ export async function build(handover: Handover, log: Log): Promise<void> {
   await batch(commands.slice(1), log)
 }
 
-/** Removes what `build` sets up; may be repeated. @throws NetworkFailure */
-export async function unbuild(handover: Handover, log: Log): Promise<void> {
+/**
+ * Removes what `build` sets up; may be repeated.
+ * @param hasFlows whether packets are still forwarded to members
+ * @throws NetworkFailure
+ */
+export async function unbuild(handover: Handover, hasFlows: boolean, log: Log): Promise<void> {
   const { commands, rules } = planHandoverEnd(handover)
   await batch(commands.map(unessential), quiet(log))
-  setKernel('ipv6/conf/all/forwarding', '0', log)
-  setKernel(`ipv4/conf/${handover.interface}/forwarding`, '0', log)
+  if (!hasFlows) {
+    setKernel('ipv6/conf/all/forwarding', '0', log)
+    setKernel(`ipv4/conf/${handover.interface}/forwarding`, '0', log)
+  }
   await loadRules(rules)
 }
 
