@@ -67,15 +67,18 @@ async function runAndStop(
   return { status, milliseconds: performance.now() - asked }
 }
 
-t.test('a build is outdated once its packages change', async t => {
+t.test('a build is outdated once its packages or Node.js change', async t => {
   const checkout = t.testdir({
     ...{ scripts: {}, controller: {}, 'package.json': '{"type":"module"}' },
     node_modules: { '.package-lock.json': '' },
   })
   cpSync(join(import.meta.dirname, '../../../scripts/build.js'), join(checkout, 'scripts/build.js'))
   mkdirSync(join(checkout, 'dist'))
-  for (const name of ['krater.js', 'agent.js']) writeFileSync(join(checkout, 'dist', name), '')
+  const [older, own] = ['program-1-v20.0.0.cache', `program-1-${process.version}.cache`]
+  for (const name of ['krater.js', 'agent.js', older]) writeFileSync(join(checkout, 'dist', name), '')
   const { isBuilt } = await import(join(checkout, 'scripts/build.js'))
+  t.equal(isBuilt(), false, 'what V8 compiled is of another version')
+  writeFileSync(join(checkout, 'dist', own), '')
   t.equal(isBuilt(), true)
   const later = new Date(Date.now() + 1_000)
   utimesSync(join(checkout, 'node_modules/.package-lock.json'), later, later)

@@ -1,11 +1,12 @@
 import { execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, writeFileSync } from 'node:fs'
+import { copyFileSync, existsSync, readdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { text } from 'node:stream/consumers'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { table } from '../../../controller/cli/terminal.js'
+import { codeCacheOf, loadProgram } from '../../../controller/program.js'
 import { createKrater } from '../../support/worlds/krater.js'
 
 const run = promisify(execFile)
@@ -199,4 +200,19 @@ t.test('a closed pipe causes no error', async t => {
   })
   await once(shell, 'exit')
   t.equal(errors, '')
+})
+
+t.test('the program starts with what V8 compiled of it at build time, or without', async t => {
+  const built = readdirSync('dist').filter(name => /^program-\w+\.cjs$/.test(name))
+  const accepted = built.filter(
+    name => loadProgram(join(process.cwd(), 'dist', name)).script.cachedDataRejected === false,
+  )
+  t.match(accepted, [/./], 'V8 accepts the cache')
+
+  const directory = t.testdir({})
+  for (const name of ['krater.js', ...built]) copyFileSync(join('dist', name), join(directory, name))
+  const version = () => run(process.execPath, [join(directory, 'krater.js'), '--version'])
+  t.match(await version(), { stdout: /^\d+\.\d+\.\d+\n$/, stderr: '' }, 'without a cache')
+  for (const name of built) writeFileSync(codeCacheOf(join(directory, name)), 'of another version')
+  t.match(await version(), { stdout: /^\d+\.\d+\.\d+\n$/, stderr: '' }, 'with a cache that V8 refuses')
 })
