@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto'
 import { isIP } from 'node:net'
 import ipaddr from 'ipaddr.js'
 
@@ -91,4 +92,10 @@ export function defaultPools(cidr: Cidr, gateway: string | null): AddressRange[]
 export function poolSpan({ start, end }: AddressRange): number {
   const size = parseAddress(end)!.value - parseAddress(start)!.value + 1n
   return Number(size < 1n << 32n ? size : 1n << 32n)
+}
+
+/** The nth IPv6 /64 of the unique local prefix (RFC 4193) whose global ID derives from the seed. */
+export function uniqueLocalSubnet(seed: string, nth: number): string {
+  const globalId = BigInt(`0x${createHash('sha256').update(seed).digest('hex').slice(0, 10)}`)
+  return `${formatAddress(6, (0xfdn << 120n) | (globalId << 80n) | (BigInt(nth) << 64n))}/64`
 }

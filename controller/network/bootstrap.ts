@@ -1,19 +1,18 @@
-import { createHash } from 'node:crypto'
 import type { Knex } from 'knex'
 import type { Database } from '../database/connection.js'
 import { execute, many, maybeOne, one } from '../database/query.js'
 import { insertion, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
-import { defaultGateway, defaultPools, formatAddress, parseCidr } from './addresses.js'
+import { defaultGateway, defaultPools, formatAddress, parseCidr, uniqueLocalSubnet } from './addresses.js'
 import { insertSubnet } from './local/subnets.js'
 
-export type BuiltInSubnet = { id: string; cidr: string; gatewayIp: string }
+export type BuiltInSubnet = { id: string; cidr: string; gatewayIp: string | null }
 export type BuiltInNetwork = { id: string; mtu: number; subnets: BuiltInSubnet[] }
 
 export type BuiltInNetworks = {
   /** Connects controllers and amphorae. The gateway of its subnet is the controllers' address. */
   management: BuiltInNetwork
-  /** Shared and external. The gateway of its subnet is the host leg. */
+  /** Shared and external: an IPv4 subnet, then an IPv6 subnet. Their gateways are the host leg. */
   public: BuiltInNetwork
   /** For tenants: an IPv4 subnet, then an IPv6 subnet. No device holds their gateway addresses. */
   private: BuiltInNetwork
@@ -77,7 +76,10 @@ function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOption
       shared: true,
       external: true,
       description: 'Reachable from this machine',
-      subnets: [{ name: 'public-subnet', cidr: block(1n) }],
+      subnets: [
+        { name: 'public-subnet', cidr: block(1n) },
+        { name: 'public-ipv6-subnet', cidr: uniqueLocalSubnet(whole.text, 1) },
+      ],
     },
     {
       builtIn: 'private',
@@ -87,16 +89,10 @@ function planNetworks({ cidr, serviceProjectId, demoProjectId }: BootstrapOption
       description: '',
       subnets: [
         { name: 'private-subnet', cidr: block(2n) },
-        { name: 'private-ipv6-subnet', cidr: uniqueLocalSubnet(whole.text) },
+        { name: 'private-ipv6-subnet', cidr: uniqueLocalSubnet(whole.text, 0) },
       ],
     },
   ]
-}
-
-/** An IPv6 /64 in a unique local prefix (RFC 4193) whose global ID derives from the seed. */
-function uniqueLocalSubnet(seed: string): string {
-  const globalId = BigInt(`0x${createHash('sha256').update(seed).digest('hex').slice(0, 10)}`)
-  return `${formatAddress(6, (0xfdn << 120n) | (globalId << 80n))}/64`
 }
 
 async function ensureNetwork(trx: Knex, plan: Plan): Promise<BuiltInNetwork> {

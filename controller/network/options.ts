@@ -1,5 +1,5 @@
 import * as z from 'zod'
-import { apiAddress, defaultQuota } from '../options/values.js'
+import { apiAddress, defaultQuota, flag, isNetwork, listOf } from '../options/values.js'
 import { networkDrivers } from './drivers.js'
 import { physicalNetworks } from './physical-networks.js'
 
@@ -55,6 +55,16 @@ export const networkOptions = z
     physical_networks: physicalNetworks.describe(
       'Interfaces or bridges of this machine on which administrators make networks, by name: `lan: eth0`; in the environment lan:eth0,storage:br1',
     ),
+    outside: flag
+      .optional()
+      .describe(
+        'Whether amphorae and others on the network public reach what this machine reaches, by its addresses: members elsewhere, in containers, in the Internet. Turns forwarding on; by default they reach nothing, and `krater up` asks',
+      ),
+    outside_denied: listOf(z.string().refine(isNetwork, { error: 'an address, or a network such as 10.0.0.0/8' }))
+      .default([])
+      .describe(
+        'Addresses and networks that they do not reach even so; link-local ones, such as metadata services, never',
+      ),
     quota,
     shared_addresses: sharedAddresses,
   })

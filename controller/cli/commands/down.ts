@@ -1,7 +1,5 @@
 import { existsSync, readdirSync, rmdirSync, rmSync } from 'node:fs'
-import { constants } from 'node:os'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline/promises'
 import { Option } from 'commander'
 import type { Machine } from '../../compute/driver.js'
 import { configurationFile } from '../../config/load.js'
@@ -9,6 +7,7 @@ import { createLog } from '../../log/log.js'
 import { removeOtherRouters } from '../../network/local/routers/apply.js'
 import { Uplinks } from '../../network/local/uplinks/uplinks.js'
 import { endProcesses } from '../../process/process-identity.js'
+import { ask } from '../ask.js'
 import type { Command } from '../command.js'
 import { reasonOf } from '../faults/system-fault.js'
 import { removeAttachments } from '../host/attachments.js'
@@ -19,7 +18,7 @@ import { foreignFolder, instanceId } from '../state-directory/instance.js'
 import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
 import { fabricOf, hostMachines } from '../wiring/drivers.js'
-import { removeHostInterfaces } from '../wiring/host-networks.js'
+import { leftOnHost, removeHostInterfaces } from '../wiring/host-networks.js'
 
 export const command: Command = {
   options: [
@@ -147,8 +146,10 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   await removeAttachments(directory)
   const fabric = fabricOf(directory)
   await removeOtherRouters(fabric, [])
-  await new Uplinks(fabric).remove()
-  if (existsSync(`/run/netns/${fabric.namespace}`)) await removeHostInterfaces(id)
+  if (existsSync(`/run/netns/${fabric.namespace}`) || (await leftOnHost(id))) {
+    await new Uplinks(fabric).remove()
+    await removeHostInterfaces(id)
+  }
   await fabric.remove()
 }
 
@@ -158,21 +159,10 @@ async function confirm(directory: string): Promise<void> {
       `This removes every load balancer, all data and all keys in ${directory}, and there is no terminal to ask for confirmation. To confirm, add --yes. Nothing was removed.`,
     )
   }
-  const terminal = createInterface({ input: process.stdin, output: process.stdout })
-  const interrupt = new AbortController()
-  terminal.once('SIGINT', () => interrupt.abort())
-  const answer = await terminal
-    .question(
-      `This removes every load balancer, all data and all keys in ${directory} (${configurationFile(directory)}). Type yes to continue: `,
-      { signal: interrupt.signal },
-    )
-    // Ctrl-C and Ctrl-D reject.
-    .catch(() => 'no')
-  terminal.close()
-  if (answer.trim().toLowerCase() === 'yes') return
-  const { aborted } = interrupt.signal
-  throw new OperatorError(
-    'Nothing was removed. To remove everything, run the command again and type yes.',
-    aborted ? 128 + constants.signals.SIGINT : 1,
-  )
+  const question = `This removes every load balancer, all data and all keys in ${directory} (${configurationFile(directory)}). Type yes to continue: `
+  const refused = 'Nothing was removed. To remove everything, run the command again and type yes.'
+  const answer = await ask(question).catch((error: unknown) => {
+    throw error instanceof OperatorError ? new OperatorError(refused, error.exitStatus) : error
+  })
+  if (answer !== 'yes') throw new OperatorError(refused)
 }

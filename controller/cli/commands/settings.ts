@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs'
-import { Argument } from 'commander'
+import { Argument, Option } from 'commander'
 import { type Changed, changedSettings } from '../../config/in-effect.js'
 import { configurationFile, readConfiguration } from '../../config/load.js'
 import { settings } from '../../config/settings.js'
@@ -7,18 +7,31 @@ import type { Command } from '../command.js'
 import { explain } from '../explain.js'
 import { OperatorError } from '../operator-error.js'
 import { changeSettings } from '../state-directory/change-settings.js'
+import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
+import { down } from './down.js'
+import { startInBackground } from './up/detach.js'
 
 export const command: Command = {
   arguments: [new Argument('[changes...]', 'settings to write to krater.yaml, such as load_balancer.port=9877')],
+  options: [new Option('--restart', 'restart the running processes, so that the changes take effect at once')],
   ignoresSettings: true,
   run: async (directory, given) => {
-    const { changes } = given as { changes: string[] }
+    const { changes, restart } = given as { changes: string[]; restart?: boolean }
     if (changes.length === 0) return printSettings(directory)
     if (!existsSync(directory))
       throw new OperatorError(`There is no instance in ${directory}. \`krater up\` makes one.`)
     print(`Wrote ${changeSettings(directory, changes).join(', ')} to ${configurationFile(directory)}.`)
-    print('Running processes keep their settings until a restart: krater down && krater up --detach')
+    if (restart !== true) {
+      print('Running processes keep their settings until a restart: krater down && krater up --detach')
+      return
+    }
+    if (!runningProcesses(directory).some(({ name }) => name === 'up')) {
+      print('Krater is not running: the next start has the new settings.')
+      return
+    }
+    await down(directory)
+    await startInBackground(directory)
   },
 }
 

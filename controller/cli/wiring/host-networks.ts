@@ -2,7 +2,9 @@ import type { Configuration } from '../../config/schema.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
 import type { Fabric } from '../../network/local/fabric.js'
-import { guardHostLeg, type OpenPort, unguardHostLeg } from '../../network/local/host-guard.js'
+import { guardHostLeg, type OpenPort, unguardHostLeg } from '../../network/local/host/host-guard.js'
+import { closeOutside, guardOutside } from '../../network/local/host/outside.js'
+import { runTool } from '../../network/local/ip-command.js'
 import type { Instance } from './instance.js'
 
 const prefixOf = (cidr: string): string => cidr.split('/')[1] ?? '32'
@@ -10,7 +12,8 @@ const prefixOf = (cidr: string): string => cidr.split('/')[1] ?? '32'
 /** Name of a host interface: at most 15 characters, unique to the instance. */
 export const hostLegName = (instanceId: string, network: 'mgmt' | 'pub'): string => `kr${instanceId}-${network}`
 
-type Leg = { networkId: string; mtu: number; cidr: string; address: string }
+/** A network, and the host's address on each of its subnets. */
+type Leg = { networkId: string; mtu: number; subnets: readonly { cidr: string; address: string }[] }
 
 /**
  * Ensures the host's interface on the management network, on which amphorae reach the health manager, the key channel,
@@ -37,33 +40,49 @@ export async function ensureManagementInterface(
 }
 
 /**
- * Ensures the host's interface on the public network, on which tenants' machines reach `host_member_ports`.
- * Safe to repeat.
+ * Ensures the host's interface on the public network, on which tenants' machines reach `host_member_ports`, and through
+ * which they reach what the host reaches, if `network.outside` says so. Safe to repeat.
  */
 export async function ensurePublicInterface(
   fabric: Fabric,
   instanceId: string,
   leg: Leg,
-  { load_balancer }: Pick<Configuration, 'load_balancer'>,
+  { load_balancer, network }: Pick<Configuration, 'load_balancer' | 'network'>,
 ): Promise<void> {
   const open = load_balancer.host_member_ports.map((port): OpenPort => ({ protocol: 'tcp', port }))
-  await ensureHostLeg(fabric, hostLegName(instanceId, 'pub'), leg, { open, isolated: false })
+  const interfaceName = hostLegName(instanceId, 'pub')
+  await guardOutside({
+    interfaceName,
+    cidrs: leg.subnets.map(({ cidr }) => cidr),
+    enabled: network.outside ?? false,
+    denied: network.outside_denied,
+  })
+  await ensureHostLeg(fabric, interfaceName, leg, { open, isolated: false })
 }
 
-/** Removes what remains of the host's interfaces after the fabric's removal. */
+/** Whether the host's firewall still has tables of the instance, as after the loss of its namespace alone. */
+export async function leftOnHost(instanceId: string): Promise<boolean> {
+  // Without nft there are none.
+  const tables = await runTool(['nft', 'list', 'tables'], '').catch(() => '')
+  return tables.includes(` kr${instanceId}_`)
+}
+
+/** Removes what remains of the host's interfaces, besides the interfaces themselves. */
 export async function removeHostInterfaces(instanceId: string): Promise<void> {
   for (const network of ['mgmt', 'pub'] as const) await unguardHostLeg(hostLegName(instanceId, network))
+  await closeOutside(hostLegName(instanceId, 'pub'))
 }
 
 async function ensureHostLeg(
   fabric: Fabric,
   interfaceName: string,
-  { networkId, mtu, cidr, address }: Leg,
+  { networkId, mtu, subnets }: Leg,
   rules: { open: readonly OpenPort[]; isolated: boolean },
 ): Promise<void> {
   await fabric.ensure()
-  await guardHostLeg(interfaceName, { address, ...rules })
-  await fabric.attachHost({ networkId, mtu, interfaceName, addresses: [`${address}/${prefixOf(cidr)}`] })
+  await guardHostLeg(interfaceName, { addresses: subnets.map(({ address }) => address), ...rules })
+  const addresses = subnets.map(({ cidr, address }) => `${address}/${prefixOf(cidr)}`)
+  await fabric.attachHost({ networkId, mtu, interfaceName, addresses })
 }
 
 /** This machine's address on the management network; loopback if the network driver has no networks on this host. */
@@ -84,7 +103,8 @@ export async function connectToAmphorae(
   const { config } = instance
   if (networkDriver(config.network.driver).onHost) {
     const { network, subnet, controllerAddress } = await driver.managementNetwork()
-    const leg = { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: controllerAddress }
+    const subnets = [{ cidr: subnet.cidr, address: controllerAddress }]
+    const leg = { networkId: network.id, mtu: network.mtu, subnets }
     await ensureManagementInterface(fabric, instanceId, leg, config)
   }
   return managementAddress(instance, driver)

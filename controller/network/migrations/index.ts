@@ -6,6 +6,7 @@ import { providerNetworks } from './004-provider-networks.js'
 import { routers } from './005-routers.js'
 import { securityGroups } from './006-security-groups.js'
 import { wakeUps } from './007-wake-ups.js'
+import { publicIpv6 } from './008-public-ipv6.js'
 
 export const migrations: readonly Migration[] = [
   networks,
@@ -15,4 +16,5 @@ export const migrations: readonly Migration[] = [
   routers,
   securityGroups,
   wakeUps,
+  publicIpv6,
 ]

@@ -5,7 +5,7 @@ import { closeSync, existsSync, openSync } from 'node:fs'
 import { promisify } from 'node:util'
 import t from 'tap'
 import { Fabric } from '../../../controller/network/local/fabric.js'
-import { guardHostLeg, unguardHostLeg } from '../../../controller/network/local/host-guard.js'
+import { guardHostLeg, unguardHostLeg } from '../../../controller/network/local/host/host-guard.js'
 import { ip, links } from '../../../controller/network/local/ip-command.js'
 import { ask, createWorld, giveAddresses, nic, server } from '../../support/worlds/fabric-world.js'
 
@@ -62,10 +62,10 @@ t.test('machines reach the host only at the open address and ports', async t => 
   const [leg, apart] = [`kt${instance}-a`, `kt${instance}-b`]
   t.teardown(() => Promise.all([unguardHostLeg(leg), unguardHostLeg(apart)]))
   const addresses = ['198.18.77.1/29', 'fd77::1/64']
-  const rules = { address: '198.18.77.1', open: [{ protocol: 'tcp' as const, port: 8080 }], isolated: false }
+  const rules = { addresses: ['198.18.77.1'], open: [{ protocol: 'tcp' as const, port: 8080 }], isolated: false }
   await guardHostLeg(leg, rules)
   await guardHostLeg(leg, rules)
-  await guardHostLeg(apart, { address: '198.18.78.1', open: [{ protocol: 'tcp', port: 8080 }], isolated: true })
+  await guardHostLeg(apart, { addresses: ['198.18.78.1'], open: [{ protocol: 'tcp', port: 8080 }], isolated: true })
   await fabric.attachHost({ networkId, mtu: 1450, interfaceName: leg, addresses })
   await fabric.attachHost({ networkId: other, mtu: 1450, interfaceName: apart, addresses: ['198.18.78.1/29'] })
   await fabric.attach(nic(one, networkId, '198.18.77.2', 'fd77::2'))

@@ -189,11 +189,13 @@ t.test('machines, the host and the LAN reach each other, and the host stays as i
       ['the LAN', [one, 'eth0'], lanMac],
     ]
     // A port of the network sends ARP and IP only, so its broadcast is an ARP question for an address that nobody has.
+    const own = early.macAddress.replaceAll(':', '')
+    const bytes = (host: number) => Buffer.from(lan.address.v4(host).split('.').map(Number)).toString('hex')
     const question = (text: string) =>
-      `ffffffffffff${early.macAddress.replaceAll(':', '')}08060001080006040001${early.macAddress.replaceAll(':', '')}${Buffer.from([192, 0, 2, 100]).toString('hex')}000000000000c0000263${Buffer.from(text).toString('hex')}`
+      `ffffffffffff${own}08060001080006040001${own}${bytes(100)}000000000000${bytes(99)}${Buffer.from(text).toString('hex')}`
     for (const [name, from, mac] of places) {
-      const own = name.startsWith('a machine')
-      const broadcast = (text: string) => (own ? question(text) : frame(BROADCAST, mac, text))
+      const asks = name.startsWith('a machine')
+      const broadcast = (text: string) => (asks ? question(text) : frame(BROADCAST, mac, text))
       for (const at of [
         [late.namespace, 'eth0'],
         [null, lan.interfaceName],
@@ -206,7 +208,7 @@ t.test('machines, the host and the LAN reach each other, and the host stays as i
           `${name} to ${at}`,
         )
       }
-      if (own) continue
+      if (asks) continue
       const unicast = [frame(late.macAddress, mac, 'ONCE'), frame(late.macAddress, mac, 'LAST')]
       t.strictSame(await seen({ at: [late.namespace, 'eth0'], from }, unicast, ['ONCE']), [1], `${name}, unicast`)
     }

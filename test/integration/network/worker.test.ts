@@ -94,12 +94,12 @@ t.test('a network leads to the LAN while it has a row that says so', async t => 
   const machine = await lan.machine(11)
   await start({ lan: { interface: lan.interfaceName } })
   const network = await rows.network({ network_type: 'flat', physical_network: 'lan' })
-  const subnet = await rows.subnet(network, '192.0.2.0/24', null)
+  const subnet = await rows.subnet(network, `${lan.address.v4(0)}/24`, null)
   const port = await rows.port([[subnet, lan.address.v4(100)]])
   const vip = await settle('vip', port, 24)
   const fromLan = await inhabit('lan', (program, args) => startProgram(machine, program, args))
-  await eventually('the LAN', async () => (await vip.ask(lan.address.v4(11), soon)) === 'lan 192.0.2.100')
-  t.equal(await fromLan.ask(lan.address.v4(100), soon), 'vip 192.0.2.11')
+  await eventually('the LAN', async () => (await vip.ask(lan.address.v4(11), soon)) === `lan ${lan.address.v4(100)}`)
+  t.equal(await fromLan.ask(lan.address.v4(100), soon), `vip ${lan.address.v4(11)}`)
   await rows.database('network').where({ id: network }).update({ network_type: 'local', physical_network: null })
   await eventually('the host is as before', async () =>
     isDeepStrictEqual(await hostState(lan.interfaceName, fabric.instance), before),

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomInt } from 'node:crypto'
 import { existsSync } from 'node:fs'
 import { promisify } from 'node:util'
 import type { Test } from 'tap'
@@ -13,7 +13,7 @@ export type Lan = {
   interfaceName: string
   /** Namespace of the switch, whose bridge is `lan`. */
   switchNamespace: string
-  /** Addresses are `192.0.2.N/24` and `2001:db8:77::N/64`; the host's N is 1. */
+  /** Of the LAN's IPv4 /24 and IPv6 /64, which no other LAN has; the host is 1. */
   address: { v4: (host: number) => string; v6: (host: number) => string }
   /** Adds a machine with these addresses at `eth0`. @returns its namespace */
   machine: (host: number) => Promise<string>
@@ -72,7 +72,11 @@ export async function createLan(t: Test): Promise<Lan> {
     }
     for (const namespace of namespaces.reverse()) await ip(['netns', 'delete', namespace])
   })
-  const address = { v4: (host: number) => `192.0.2.${host}`, v6: (host: number) => `2001:db8:77::${host}` }
+  const part = randomInt(256)
+  const address = {
+    v4: (host: number) => `198.19.${part}.${host}`,
+    v6: (host: number) => `2001:db8:${part.toString(16)}::${host}`,
+  }
   const configure = async (namespace: string | null, name: string, host: number) => {
     const where = namespace === null ? [] : ['-n', namespace]
     await ip([...where, 'address', 'add', `${address.v4(host)}/24`, 'dev', name])

@@ -36,12 +36,18 @@ import { openKeyring } from '../../wiring/key-manager/keyring.js'
 import { startInBackground } from './detach.js'
 import { lockStateDirectory } from './lock.js'
 import { reportToParent } from './messages.js'
+import { OUTSIDE_UNDECIDED, offerOutside } from './offer-outside.js'
 import { summaryOf } from './summary.js'
 import { type ChildName, createSupervisor } from './supervisor.js'
 
 export const command: Command = {
-  options: [new Option('--detach', 'run in the background; return once everything works')],
-  run: async (directory, { detach }: { detach?: boolean }) => {
+  options: [
+    new Option('--detach', 'run in the background; return once everything works'),
+    new Option('--yes', 'do not ask: load balancers may reach what this machine reaches (network.outside)'),
+  ],
+  run: async (directory, { detach, yes }: { detach?: boolean; yes?: boolean }) => {
+    requireRoot()
+    await offerOutside(directory, yes ?? false, process.env)
     await (detach ? startInBackground : up)(directory)
   },
 }
@@ -159,6 +165,7 @@ async function start(directory: string, { report, undo, stopRequest }: Running):
   const ready = Promise.all(children.map(supervisor.start)).then(() => true)
   if (!(await Promise.race([ready, stopRequest.then(() => false)]))) return false
   for (const line of await summaryOf(instance)) report(line)
+  if (networks !== null && config.network.outside === undefined) report(OUTSIDE_UNDECIDED)
   return true
 }
 
@@ -195,15 +202,16 @@ async function connectHost(
   const host = config.health_manager.host
   if (networks === null) return host ?? LOOPBACK
   const fabric = fabricOf(directory)
-  const addressOn = (network: BuiltInNetwork) => {
-    const [subnet] = network.subnets
-    if (subnet === undefined) throw new OperatorError(`The network ${network.id} has no subnet.`)
-    return { networkId: network.id, mtu: network.mtu, cidr: subnet.cidr, address: subnet.gatewayIp }
-  }
-  const management = addressOn(networks.management)
+  const legOn = ({ id, mtu, subnets }: BuiltInNetwork) => ({
+    networkId: id,
+    mtu,
+    subnets: subnets.flatMap(({ cidr, gatewayIp }) => (gatewayIp === null ? [] : [{ cidr, address: gatewayIp }])),
+  })
+  const [management] = legOn(networks.management).subnets
+  if (management === undefined) throw new OperatorError('The management network has no subnet with a gateway.')
   await Promise.all([
-    ensureManagementInterface(fabric, instanceId, management, config),
-    ensurePublicInterface(fabric, instanceId, addressOn(networks.public), config),
+    ensureManagementInterface(fabric, instanceId, legOn(networks.management), config),
+    ensurePublicInterface(fabric, instanceId, legOn(networks.public), config),
   ])
   return host ?? management.address
 }

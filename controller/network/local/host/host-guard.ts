@@ -1,24 +1,24 @@
 import { isIPv6 } from 'node:net'
-import { nft } from './nft-command.js'
+import { nft } from '../nft-command.js'
 
-/** A service on this host that machines on a network may reach at the leg's address. */
+/** A service on this host that machines on a network may reach at the leg's addresses. */
 export type OpenPort = { protocol: 'tcp' | 'udp'; port: number }
 
 const tableOf = (interfaceName: string): string => `inet ${interfaceName.replaceAll('-', '_')}`
 
 /**
  * Firewalls this host towards a network on which it has a leg: accepts only replies to the host's own connections, and
- * the open ports. Its addresses on other networks cannot be reached from there, nor the leg's address from elsewhere.
+ * the open ports. Its addresses on other networks cannot be reached from there, nor the leg's addresses from elsewhere.
  * Call it before the leg exists; may be repeated.
  * @param isolated nothing is routed from or to the leg
  * @throws IpCommandError with nft's error output
  */
 export async function guardHostLeg(
   interfaceName: string,
-  { address, open, isolated }: { address: string; open: readonly OpenPort[]; isolated: boolean },
+  { addresses, open, isolated }: { addresses: readonly string[]; open: readonly OpenPort[]; isolated: boolean },
 ): Promise<void> {
   const table = tableOf(interfaceName)
-  const daddr = `${isIPv6(address) ? 'ip6' : 'ip'} daddr ${address}`
+  const own = addresses.map(address => `${isIPv6(address) ? 'ip6' : 'ip'} daddr ${address}`)
   await nft(
     null,
     `table ${table}
@@ -27,12 +27,12 @@ table ${table} {
   chain input {
     type filter hook input priority filter; policy accept;
     iifname "${interfaceName}" goto from_leg
-    iifname != "lo" ${daddr} drop
+    ${own.map(daddr => `iifname != "lo" ${daddr} drop`).join('\n    ')}
   }
   chain from_leg {
     ct state established,related accept
     icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept
-    ${open.map(({ protocol, port }) => `${daddr} ${protocol} dport ${port} accept`).join('\n    ')}
+    ${own.flatMap(daddr => open.map(({ protocol, port }) => `${daddr} ${protocol} dport ${port} accept`)).join('\n    ')}
     drop
   }
   ${isolated ? isolation(interfaceName) : ''}
