@@ -1,6 +1,7 @@
 import type * as z from 'zod'
 import type { Finding } from '../checks/finding.js'
 import type { Logger } from '../log/log.js'
+import type { Filters } from '../network/local/security-groups/filters.js'
 import type { ComputeDriver } from './driver.js'
 
 /** The settings group `compute`; each driver reads its own options from it. */
@@ -11,6 +12,8 @@ export type ComputeContext = {
   instance: string
   stateDirectory: string
   networkMtu: (networkId: string) => Promise<number>
+  /** What a port may send and receive; null: everything. */
+  portFilters: (portId: string) => Promise<Filters | null>
   /** The agent, bundled into one ES module. */
   agentBundle: string
   settings: ComputeGroup

@@ -200,7 +200,8 @@ async function createEarlierServer(krater: Krater, name: string): Promise<string
   }
   const network = networks[0]!
   const { port } = (await api.request('network', 'POST', '/v2.0/ports', {
-    port: { name: `krater-demo-${name}`, network_id: network.id },
+    // Before there were security groups, no group filtered it.
+    port: { name: `krater-demo-${name}`, network_id: network.id, port_security_enabled: false },
   })) as { port: { id: string; mac_address: string; fixed_ips: { ip_address: string }[] } }
   const address = port.fixed_ips.map(({ ip_address }) => ip_address).find(text => !text.includes(':'))!
   await plug(new Fabric({ instance: krater.instance() }), {

@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import * as z from 'zod'
 import { PORT_OWNER } from '../../network/driver.js'
+import type { Filters } from '../../network/local/security-groups/filters.js'
 import { identityOf } from '../../process/process-identity.js'
 import { type ApiClient, ApiRefusal, signIn } from '../api-client.js'
 import { OperatorError } from '../operator-error.js'
@@ -12,7 +13,8 @@ import {
   readAttachments,
   saveAttachment,
 } from '../state-directory/attachments.js'
-import { fabricOf, requireInstanceId } from '../wiring/drivers.js'
+import { fabricOf, portFilters, requireInstanceId } from '../wiring/drivers.js'
+import { openDatabase, openInstance } from '../wiring/instance.js'
 import { exists, interfaceOnSubnetOf, isInHostNetwork, type Place, plug, removePlace } from './plug.js'
 
 const networkSchema = z.object({
@@ -79,7 +81,7 @@ export async function attach(directory: string, request: AttachmentRequest): Pro
     )
   }
   const { port, created } = await ensurePort(api, network, request)
-  const addresses = await withPrefixes(api, port)
+  const { addresses, gateways } = await addressing(api, port)
   const fabric = fabricOf(directory)
   if (known !== null && known.portId !== port.id) await fabric.detach(known.portId)
   const rival = await interfaceOnSubnetOf(addresses, { place, except: port.mac_address })
@@ -100,8 +102,8 @@ export async function attach(directory: string, request: AttachmentRequest): Pro
   }
   // Before the interface: after a crash, detaching removes both.
   saveAttachment(directory, record)
-  const plugged = { network, port: { id: port.id, macAddress: port.mac_address }, addresses, place }
-  const interfaceName = await plug(fabric, plugged)
+  const plugged = { network, port: { id: port.id, macAddress: port.mac_address }, addresses, gateways, place }
+  const interfaceName = await plug(fabric, { ...plugged, filters: await filtersOf(directory, port.id) })
   saveAttachment(directory, { ...record, interfaceName })
   return { ...record, interfaceName }
 }
@@ -288,17 +290,34 @@ async function ensurePort(
   )
 }
 
-/** The port's addresses with the prefix lengths of their subnets, IPv4 first. */
-async function withPrefixes(api: ApiClient, port: Port): Promise<string[]> {
+const subnetSchema = z.object({ id: z.string(), cidr: z.string(), gateway_ip: z.string().nullable() })
+
+/** The port's addresses with the prefix lengths of their subnets, IPv4 first, and a gateway of each family. */
+async function addressing(api: ApiClient, port: Port): Promise<{ addresses: string[]; gateways: string[] }> {
   const answer = await api.request('network', 'GET', `/v2.0/subnets?network_id=${port.network_id}`)
-  const { subnets } = z.object({ subnets: z.array(z.object({ id: z.string(), cidr: z.string() })) }).parse(answer)
+  const { subnets } = z.object({ subnets: z.array(subnetSchema) }).parse(answer)
   const isIpv6 = (address: string) => address.includes(':')
-  return port.fixed_ips
-    .map(({ ip_address, subnet_id }) => {
-      const [, prefix] = subnets.find(({ id }) => id === subnet_id)?.cidr.split('/') ?? []
-      return `${ip_address}/${prefix ?? (isIpv6(ip_address) ? '128' : '32')}`
-    })
-    .sort((a, b) => Number(isIpv6(a)) - Number(isIpv6(b)))
+  const placed = port.fixed_ips
+    .map(({ ip_address: address, subnet_id }) => ({ address, subnet: subnets.find(({ id }) => id === subnet_id) }))
+    .sort((a, b) => Number(isIpv6(a.address)) - Number(isIpv6(b.address)))
+  const gateways = placed.flatMap(({ subnet }) => subnet?.gateway_ip ?? [])
+  return {
+    addresses: placed.map(
+      ({ address, subnet }) => `${address}/${subnet?.cidr.split('/')[1] ?? (isIpv6(address) ? '128' : '32')}`,
+    ),
+    gateways: [false, true].flatMap(six => gateways.find(gateway => isIpv6(gateway) === six) ?? []),
+  }
+}
+
+/** What the port may send and receive; null: everything. */
+async function filtersOf(directory: string, portId: string): Promise<Filters | null> {
+  const instance = openInstance(directory)
+  const database = openDatabase(instance, 'network', 'network attach')
+  try {
+    return await portFilters(instance, database, portId)
+  } finally {
+    await database.destroy()
+  }
 }
 
 async function deletePort(api: ApiClient, id: string): Promise<void> {

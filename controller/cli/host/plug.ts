@@ -4,6 +4,7 @@ import { promisify } from 'node:util'
 import { parseCidr } from '../../network/addresses.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { links } from '../../network/local/ip-command.js'
+import type { Filters } from '../../network/local/security-groups/filters.js'
 import { endProcesses, findProcesses, isAlive } from '../../process/process-identity.js'
 import { OperatorError } from '../operator-error.js'
 import type { AttachmentRecord } from '../state-directory/attachments.js'
@@ -18,6 +19,10 @@ export type Plug = {
   network: { id: string; mtu: number }
   port: { id: string; macAddress: string }
   addresses: readonly string[]
+  /** Routers of its subnets, at most one of each family: its way to everything else, unless its place has one. */
+  gateways?: readonly string[]
+  /** What it may send and receive; null: everything. */
+  filters?: Filters | null
   place: Place
 }
 
@@ -30,7 +35,8 @@ export const exists = (place: Place): boolean =>
  * @returns the interface's name there: the first free one of eth0, eth1 ...
  * @throws IpCommandError, or Error with the message of `ip`
  */
-export async function plug(fabric: Fabric, { network, port, addresses, place }: Plug): Promise<string> {
+export async function plug(fabric: Fabric, plugged: Plug): Promise<string> {
+  const { network, port, addresses, gateways = [], filters = null, place } = plugged
   return withNamespaceName(place, port.id, async namespace => {
     await ip('-n', namespace, 'link', 'set', 'lo', 'up')
     const present = await links(namespace)
@@ -43,6 +49,7 @@ export async function plug(fabric: Fabric, { network, port, addresses, place }: 
       portId: port.id,
       macAddress: port.macAddress,
       addresses: addresses.map(address => address.split('/')[0] ?? address),
+      filters,
       namespace,
       interfaceName,
     })
@@ -52,8 +59,17 @@ export async function plug(fabric: Fabric, { network, port, addresses, place }: 
       await ip('-n', namespace, 'addr', 'replace', address, 'dev', interfaceName, ...atOnce)
     }
     await ip('-n', namespace, 'link', 'set', interfaceName, 'up')
+    for (const gateway of gateways) await addDefaultRoute(namespace, gateway, interfaceName)
     return interfaceName
   })
+}
+
+/** Where there is a default route already, of a container's own network for example, it stays the only one. */
+async function addDefaultRoute(namespace: string, gateway: string, interfaceName: string): Promise<void> {
+  const family = gateway.includes(':') ? '-6' : '-4'
+  const present = await ip('-n', namespace, family, 'route', 'show', 'default')
+  if (present.trim() !== '') return
+  await ip('-n', namespace, family, 'route', 'add', 'default', 'via', gateway, 'dev', interfaceName)
 }
 
 /**

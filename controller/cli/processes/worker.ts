@@ -46,7 +46,7 @@ export async function runWorker(directory: string): Promise<void> {
     const parts = {
       database,
       network,
-      compute: await openCompute(instance, network, log),
+      compute: await openCompute(instance, { network, networkDatabase, log }),
       agents,
       turns: createMachineTurns(),
       masterKey: keys.amphoraMaster,

@@ -10,6 +10,8 @@ import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
 import type { NetworkDriverKind } from '../../network/kind.js'
 import { Fabric } from '../../network/local/fabric.js'
+import type { Filters } from '../../network/local/security-groups/filters.js'
+import { readFiltersOf } from '../../network/local/security-groups/read-filters.js'
 import { OperatorError } from '../operator-error.js'
 import { instanceId } from '../state-directory/instance.js'
 import type { Instance } from './instance.js'
@@ -38,12 +40,23 @@ export const networkDriverOf = ({ config }: Instance): NetworkDriverKind => netw
 export const openNetwork = (instance: Instance, database: Database): Promise<NetworkDriver> =>
   networkDriverOf(instance).open({ database, sharedAddresses: instance.config.network.shared_addresses })
 
+/**
+ * What a port may send and receive; null: everything, or the network driver filters nothing.
+ * @param database opened with the network service's role
+ */
+export const portFilters = async (instance: Instance, database: Database, portId: string): Promise<Filters | null> =>
+  networkDriverOf(instance).onHost ? readFiltersOf(database, portId) : null
+
 /** The configured compute driver, which can create machines. */
-export const openCompute = (instance: Instance, network: NetworkDriver, log: Logger): Promise<ComputeDriver> =>
+export const openCompute = (
+  instance: Instance,
+  { network, networkDatabase, log }: { network: NetworkDriver; networkDatabase: Database; log: Logger },
+): Promise<ComputeDriver> =>
   computeDriverOf(instance).open({
     instance: requireInstanceId(instance.directory),
     stateDirectory: instance.directory,
     networkMtu: async id => (await network.network(id))?.mtu ?? DEFAULT_MTU,
+    portFilters: id => portFilters(instance, networkDatabase, id),
     agentBundle,
     settings: instance.config.compute,
     log,
@@ -62,6 +75,7 @@ export const hostMachines = (directory: string, log: Logger): Promise<ComputeDri
           instance: requireInstanceId(directory),
           stateDirectory: directory,
           networkMtu: async () => DEFAULT_MTU,
+          portFilters: async () => null,
           agentBundle,
           settings: configurationSchema.parse({}).compute,
           log,

@@ -4,6 +4,7 @@ import type { Logger } from '../../log/log.js'
 import { addressesOf, type Port } from '../../network/driver.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { namespacesNamed } from '../../network/local/namespace.js'
+import type { Filters } from '../../network/local/security-groups/filters.js'
 import { createQueues } from '../../process/in-turn.js'
 import type { ComputeDriver, Machine, MachineSpec, Placement, PluggedPort } from '../driver.js'
 import { createBootData } from './boot-data.js'
@@ -22,6 +23,8 @@ export type NamespaceDriverOptions = {
   fabric: Pick<Fabric, 'attach' | 'detach' | 'connectedPorts'>
   /** MTU for interfaces on a network. */
   networkMtu: (networkId: string) => Promise<number>
+  /** What a port may send and receive; null: everything. In force before the port is plugged in. */
+  portFilters: (portId: string) => Promise<Filters | null>
   /** The agent, bundled into one ES module. */
   agentBundle: string
   /** Node.js binary for the agent; default: this process's own. */
@@ -90,7 +93,7 @@ export class NamespaceDriver implements ComputeDriver {
   }
 
   plug(amphoraId: string, port: Port, projectId: string): Promise<void> {
-    const { fabric, networkMtu, log } = this.#options
+    const { fabric, networkMtu, portFilters, log } = this.#options
     return this.#inTurn(amphoraId, async () => {
       const machine = this.#machineOf(amphoraId)
       if (running(machine) === null) throw new MachineError(`The machine of amphora ${amphoraId} is not running.`)
@@ -100,6 +103,7 @@ export class NamespaceDriver implements ComputeDriver {
         portId: port.id,
         macAddress: port.macAddress,
         addresses: addressesOf(port),
+        filters: await portFilters(port.id),
         namespace: machine.namespace.name,
         // The agent finds the interface by its MAC address and renames it.
         interfaceName: `new${port.id.replaceAll('-', '').slice(0, 11)}`,

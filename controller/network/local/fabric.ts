@@ -1,6 +1,9 @@
 import { createHash } from 'node:crypto'
 import { IpCommandError, interfaceAddresses, ipBatch, type Link, linkNamed, links } from './ip-command.js'
+import { bridgeOf, interfaceOf, legOf } from './names.js'
 import { ensureNamespace, namespaceExists, removeNamespace } from './namespace.js'
+import { addFilters } from './security-groups/apply.js'
+import type { Filters } from './security-groups/filters.js'
 import { guardInterface, unguardInterface } from './source-guard.js'
 import { admitFrames } from './uplink-frames.js'
 
@@ -18,17 +21,14 @@ export type Attachment = {
   interfaceName: string
   /** Can reach the host leg, but no other isolated interface on the network. */
   isolated?: boolean
+  /** What it may send and receive; null: everything. In force before it is plugged in. */
+  filters?: Filters | null
   /** Makes it the leg of a router: whose packets it passes on. CIDRs, or anybody's. */
   forwards?: 'anything' | readonly string[]
 }
 
 const MAX_ATTEMPTS = 3
 
-const hex = (id: string) => id.replaceAll('-', '').toLowerCase()
-/** Name of a network's bridge in the fabric. */
-export const bridgeOf = (networkId: string) => `br${hex(networkId).slice(0, 12)}`
-const interfaceOf = (portId: string) => `p${hex(portId).slice(0, 11)}`
-const legOf = (portId: string) => `r${hex(portId).slice(0, 11)}`
 const endOf = ({ portId, forwards }: Attachment) => (forwards === undefined ? interfaceOf : legOf)(portId)
 const isUp = (link: Link) => link.flags.includes('UP')
 
@@ -111,10 +111,7 @@ export class Fabric {
           `Ports ${port.ifalias} and ${nic.portId} have the same first 11 digits and cannot both have an interface`,
         )
       }
-      if (attempt === 0) {
-        await guardInterface(this.namespace, { ...nic, name })
-        await admitFrames(this.instance, nic.networkId, nic.macAddress)
-      }
+      if (attempt === 0) await this.#guard(nic, name)
       if (complete) return
       if (attempt === MAX_ATTEMPTS)
         throw failure ?? new IpCommandError(`The interface of port ${nic.portId} did not come up`)
@@ -179,6 +176,14 @@ export class Fabric {
     )
     const finished = isUp(port) && port.ifalias === nic.portId
     return { port, paired, complete: paired && finished && port.master === bridgeOf(nic.networkId) }
+  }
+
+  async #guard(nic: Attachment, name: string): Promise<void> {
+    await guardInterface(this.namespace, { ...nic, name })
+    await admitFrames(this.instance, nic.networkId, nic.macAddress)
+    if (nic.filters === undefined || nic.filters === null) return
+    await this.ensureBridge(nic.networkId, nic.mtu)
+    await addFilters(this.namespace, nic.filters)
   }
 
   async #detach(name: string): Promise<void> {

@@ -27,9 +27,14 @@ export async function nftTables(namespace: string, family: string): Promise<stri
  * @returns null if there is none
  */
 export async function nftTable(namespace: string, table: string): Promise<string | null> {
-  const argv = inNamespace(namespace, ['nft', '-j', 'list', 'table', ...table.split(' ')])
-  const text = await runTool(argv, '').catch(() => null)
-  return text === null ? null : JSON.stringify(JSON.parse(text), withoutState)
+  const answer = await nftJson(namespace, ['table', ...table.split(' ')])
+  return answer === null ? null : JSON.stringify(answer, withoutState)
+}
+
+/** What `nft -j list` prints; null if there is no such thing. @param words what to list */
+export async function nftJson(namespace: string, words: readonly string[]): Promise<unknown> {
+  const text = await runTool(inNamespace(namespace, ['nft', '-j', 'list', ...words]), '').catch(() => null)
+  return text === null ? null : JSON.parse(text)
 }
 
 function withoutState(key: string, value: unknown): unknown {

@@ -422,6 +422,7 @@ t.test('invalid ids, ports and programs are refused with a reason', async t => {
     directory,
     fabric,
     networkMtu: async () => 1500,
+    portFilters: async () => null,
     agentBundle: join(programs, 'missing.mjs'),
     ...SHARES,
     log: quiet,

@@ -144,6 +144,7 @@ t.test('a create that dies or meets another one', async t => {
       directory,
       fabric,
       networkMtu: async () => 1500,
+      portFilters: async () => null,
       agentBundle,
       ...SHARES,
       log: quiet,

@@ -1,6 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { flowsOf } from '../../../controller/network/local/conntrack.js'
+import { flowsOf } from '../../../controller/network/local/connections/conntrack.js'
 import { ip, ipBatch } from '../../../controller/network/local/ip-command.js'
 import { namespacesNamed } from '../../../controller/network/local/namespace.js'
 import { applyRouter, removeOtherRouters, routerState } from '../../../controller/network/local/routers/apply.js'

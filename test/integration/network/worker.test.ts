@@ -4,6 +4,7 @@ import t, { type Test } from 'tap'
 import { namespacesNamed } from '../../../controller/network/local/namespace.js'
 import { removeOtherRouters } from '../../../controller/network/local/routers/apply.js'
 import { routerNamespace, routerNamespaces } from '../../../controller/network/local/routers/router.js'
+import { readFiltersOf } from '../../../controller/network/local/security-groups/read-filters.js'
 import { Uplinks } from '../../../controller/network/local/uplinks/uplinks.js'
 import { startNetworkWorker } from '../../../controller/network/local/worker/worker.js'
 import type { PhysicalNetworks } from '../../../controller/network/physical-networks.js'
@@ -34,10 +35,11 @@ async function createWorkedWorld(t: Test) {
   /** Plugs a machine into a port and lets a program live there. */
   const settle = async (name: string, port: PortRow, prefix: number, gateway?: string) => {
     const namespace = await world.machine(name)
-    const { networkId, macAddress, addresses } = port
-    const nic = { networkId, macAddress, addresses, mtu: 1450, portId: port.id, namespace, interfaceName: 'eth0' }
-    await fabric.attach(nic)
-    await giveAddresses(namespace, ...addresses.map(address => `${address}/${prefix}`))
+    const { networkId, macAddress, addresses, allowed } = port
+    const nic = { networkId, macAddress, mtu: 1450, portId: port.id, namespace, interfaceName: 'eth0' }
+    const filters = await readFiltersOf(rows.database, port.id)
+    await fabric.attach({ ...nic, addresses: [...addresses, ...allowed], filters })
+    await giveAddresses(namespace, ...[...addresses, ...allowed].map(address => `${address}/${prefix}`))
     if (gateway !== undefined) await world.run(namespace, 'ip', 'route', 'add', 'default', 'via', gateway)
     return inhabit(name, (program, args) => world.start(namespace, program, args))
   }
@@ -104,4 +106,46 @@ t.test('a network leads to the LAN while it has a row that says so', async t => 
   await eventually('the host is as before', async () =>
     isDeepStrictEqual(await hostState(lan.interfaceName, fabric.instance), before),
   )
+})
+
+t.test('security groups follow their rows', async t => {
+  const { rows, start, settle } = await createWorkedWorld(t)
+  const subnet = await rows.subnet(await rows.network(), '10.0.0.0/24', null)
+  const worker = await start()
+  const [group, friends] = [await rows.group(), await rows.group()]
+  const web = await rows.port([[subnet, '10.0.0.2']], { groups: [group] })
+  const friend = await rows.port([[subnet, '10.0.0.3']])
+  await settle('web', web, 24)
+  const client = await settle('friend', friend, 24)
+  const isOpen = async (open: boolean) => ((await client.ask('10.0.0.2', soon)) !== null) === open
+
+  await eventually('nothing passes without a rule', () => isOpen(false))
+  const rule = await rows.rule(group, {
+    protocol: 'tcp',
+    protocol_number: 6,
+    port_range_min: 8080,
+    port_range_max: 8080,
+  })
+  await eventually('a rule opens', () => isOpen(true))
+  await rows.database('security_group_rule').where({ id: rule }).delete()
+  await eventually('its removal closes', () => isOpen(false))
+  await rows.rule(group, { remote_group_id: friends })
+  await rows.database('port_security_group').insert({ port_id: friend.id, security_group_id: friends })
+  await eventually('a new member of a remote group', () => isOpen(true))
+
+  // A crash and a change later, the next worker finds what differs.
+  await worker.stop()
+  await rows.database('port_security_group').where({ port_id: friend.id }).delete()
+  await start()
+  await eventually('a worker that starts', () => isOpen(false))
+  await rows.database('port').where({ id: web.id }).update({ filtered: false })
+  await eventually('a port without filter', () => isOpen(true))
+
+  await rows.port([[subnet, '10.0.0.100']], { device_owner: 'Octavia', ensured_name: 'vip', groups: [group] })
+  const amphora = await settle('amphora', await rows.amphoraPort(subnet, '10.0.0.9', '10.0.0.100'), 24)
+  await eventually('a VIP is filtered', async () => (await client.ask('10.0.0.100', soon)) === null)
+  t.equal(await client.ask('10.0.0.9'), 'amphora 10.0.0.3', 'the address of its amphora is not')
+  t.equal(await amphora.ask('10.0.0.3', { from: '10.0.0.9' }), 'friend 10.0.0.9')
+  await rows.rule(group, { remote_ip_prefix: '10.0.0.3/32' })
+  await eventually('a rule opens the VIP', async () => (await client.ask('10.0.0.100', soon)) === 'amphora 10.0.0.3')
 })

@@ -36,7 +36,12 @@ export async function createMember(
   const [subnet] = subnets
   if (subnet === undefined) throw new Error(`there is no ${subnetName}`)
   const { port } = (await api.request('network', 'POST', '/v2.0/ports', {
-    port: { name, network_id: subnet.network_id, fixed_ips: [{ subnet_id: subnet.id }] },
+    port: {
+      name,
+      network_id: subnet.network_id,
+      fixed_ips: [{ subnet_id: subnet.id }],
+      device_owner: 'krater:attachment',
+    },
   })) as { port: { id: string; mac_address: string; fixed_ips: { ip_address: string }[] } }
   const address = port.fixed_ips[0]?.ip_address ?? ''
   const namespace = `test-${krater.instance()}-${name}`

@@ -21,16 +21,21 @@ function program(name: string, ports: number[]): void {
   const dgram = process.getBuiltinModule('node:dgram')
   const { createInterface: lines } = process.getBuiltinModule('node:readline')
   const answer = (address: string | undefined) => `${name} ${address?.replace('::ffff:', '')}`
+  let listening = 0
+  const onListening = () => {
+    listening += 1
+    if (listening === 2 * ports.length) process.stdout.write(`${JSON.stringify({ id: 0, text: 'ready' })}\n`)
+  }
   for (const port of ports) {
     net
       .createServer(socket => {
         socket.on('error', () => undefined)
         socket.on('data', () => socket.write(answer(socket.remoteAddress)))
       })
-      .listen(port, '::')
+      .listen(port, '::', onListening)
     const udp = dgram.createSocket('udp6')
     udp.on('message', (_, from) => udp.send(answer(from.address), from.port, from.address))
-    udp.bind(port, '::')
+    udp.bind(port, '::', onListening)
   }
   const connections = new Map<number, import('node:net').Socket>()
   type Request = {
@@ -75,7 +80,6 @@ function program(name: string, ports: number[]): void {
       process.stdout.write(`${JSON.stringify({ id: request.id, text })}\n`)
     })
   })
-  process.stdout.write(`${JSON.stringify({ id: 0, text: 'ready' })}\n`)
 }
 
 /** Starts it. @param start starts a program in the namespace, with pipes to its standard input and output */

@@ -20,6 +20,7 @@ const driver = new NamespaceDriver({
   directory,
   fabric: new Fabric({ instance }),
   networkMtu: async () => 1500,
+  portFilters: async () => null,
   agentBundle,
   ...SHARES,
   log: pino({ level: 'silent' }),

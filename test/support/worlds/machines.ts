@@ -45,6 +45,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
     directory,
     fabric,
     networkMtu: async () => 1500,
+    portFilters: async () => null,
     agentBundle,
     ...SHARES,
     limits,

@@ -7,8 +7,17 @@ import { insertSubnet } from '../../../controller/network/local/subnets.js'
 
 const PROJECT = 'project'
 
-export type PortRow = { id: string; networkId: string; macAddress: string; addresses: string[] }
+export type PortRow = { id: string; networkId: string; macAddress: string; addresses: string[]; allowed: string[] }
 export type SubnetRow = { id: string; networkId: string; cidr: string }
+
+type PortOptions = {
+  device_id?: string
+  device_owner?: string
+  ensured_name?: string
+  allowed_addresses?: string[]
+  /** Security groups that filter it. */
+  groups?: string[]
+}
 
 /** Rows of the network service, as its API would leave them. Made directly in the tables. */
 export function networkRows(database: Database) {
@@ -18,18 +27,27 @@ export function networkRows(database: Database) {
   }
   const port = async (
     subnets: readonly [SubnetRow, string][],
-    columns: { device_id?: string; device_owner?: string; ensured_name?: string; allowed_addresses?: string[] } = {},
+    { groups, ...columns }: PortOptions = {},
   ): Promise<PortRow> => {
     const networkId = subnets[0]![0].networkId
     const mac_address = `fa:16:3e:${randomBytes(3).toString('hex').match(/../g)!.join(':')}`
     const id = await insertPort(database, {
       ...{ network_id: networkId, project_id: PROJECT, name: '', device_id: '', device_owner: '', ensured_name: null },
-      ...{ mac_address, ...columns },
+      ...{ mac_address, filtered: groups !== undefined && columns.ensured_name === undefined, ...columns },
     })
     for (const [subnet, address] of subnets) {
       await database('fixed_ip').insert({ subnet_id: subnet.id, address, port_id: id })
     }
-    return { id: id!, networkId, macAddress: mac_address, addresses: subnets.map(([, address]) => address) }
+    for (const group of groups ?? []) {
+      await database('port_security_group').insert({ port_id: id, security_group_id: group })
+    }
+    return {
+      allowed: columns.allowed_addresses ?? [],
+      id: id!,
+      networkId,
+      macAddress: mac_address,
+      addresses: subnets.map(([, address]) => address),
+    }
   }
   return {
     database,
@@ -67,6 +85,13 @@ export function networkRows(database: Database) {
       }
       await database('floating_ip').where({ id: floatingIp }).update(values)
     },
+    group: () => inserted('security_group', { project_id: PROJECT }),
+    /** A rule for IPv4 that lets something in. */
+    rule: (group: string, columns: object) =>
+      inserted('security_group_rule', {
+        ...{ project_id: PROJECT, security_group_id: group, direction: 'ingress', ethertype: 'IPv4' },
+        ...columns,
+      }),
     /** The port of an amphora that may hold a VIP. */
     amphoraPort: (subnet: SubnetRow, address: string, vip: string) =>
       port([[subnet, address]], {

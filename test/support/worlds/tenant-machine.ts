@@ -55,6 +55,7 @@ export async function createTenantMachine(
       }
       const port = await make<{ id: string; mac_address: string; fixed_ips: { ip_address: string }[] }>('port', {
         network_id,
+        device_owner: 'krater:attachment',
         fixed_ips: desired.map(({ subnetId }) => ({ subnet_id: subnetId })),
       })
       t.teardown(() => fabric.detach(port.id))

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { widestCidrs } from '../../../controller/network/addresses.js'
-import { parseFlow } from '../../../controller/network/local/conntrack.js'
+import { parseFlow } from '../../../controller/network/local/connections/conntrack.js'
 import { natCommands, networksBehind, staleFlows } from '../../../controller/network/local/routers/plan-nat.js'
 import { observedRouter, planRouter } from '../../../controller/network/local/routers/plan-router.js'
 import type { Router } from '../../../controller/network/local/routers/router.js'

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { widestCidrs } from '../../addresses.js'
-import { flowsOf, forgetFlows } from '../conntrack.js'
+import { flowsOf, forgetFlows } from '../connections/conntrack.js'
+import { TRACKING_SYSCTLS } from '../connections/shares.js'
 import type { Fabric } from '../fabric.js'
 import { ip, ipBatch, runTool } from '../ip-command.js'
 import { ensureNamespace, namespaceExists, namespacesNamed, removeNamespace } from '../namespace.js'
@@ -26,6 +27,7 @@ const SYSCTLS = [
   'net.ipv4.conf.all.send_redirects=0',
   'net.ipv4.conf.default.send_redirects=0',
   'net.ipv6.conf.default.accept_ra=0',
+  ...TRACKING_SYSCTLS,
 ]
 
 /**

@@ -1,11 +1,10 @@
 import { contains, parseCidr, widestCidrs } from '../../addresses.js'
-import type { Flow } from '../conntrack.js'
+import type { Flow } from '../connections/conntrack.js'
+import { SHARE_KEY, shareRules } from '../connections/shares.js'
 import { gatewayName, interfaceName, type Router, type RouterPort } from './router.js'
 
 /** The table of a router's namespace, with its family. */
 export const ROUTER_TABLE = 'inet krater'
-/** Connections that a router tracks for each of its legs: a flood through one leaves the others usable. */
-const TRACKED_PER_LEG = 32_768
 /** On packets that came by an internal leg. */
 const FROM_INSIDE = '0x1'
 
@@ -35,7 +34,7 @@ export function natCommands(router: Router): string {
   const { floatingIps } = router
   return `${[
     `table ${ROUTER_TABLE} {
-  set connections { typeof iifname; flags dynamic; }
+  set connections { typeof iifname . ${SHARE_KEY}; flags dynamic; }
   map floating { type ipv4_addr : ipv4_addr; }
   map fixed { type ipv4_addr : ipv4_addr; }
   chain share { type filter hook prerouting priority mangle; policy accept; }
@@ -52,7 +51,8 @@ export function natCommands(router: Router): string {
       'fixed',
       floatingIps.map(({ address, fixedAddress }) => `${fixedAddress} : ${address}`),
     ),
-    ...rules('share', [`ct state new add @connections { iifname ct count over ${TRACKED_PER_LEG} } drop`]),
+    // A flood by one leg leaves the others usable.
+    ...rules('share', [...shareRules('connections', 'iifname'), 'meta mark set 0x0']),
     ...rules('to_floating', ['dnat ip to ip daddr map @floating']),
     ...rules('input', INPUT),
     ...rules('forward', forwardRules(router)),

@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto'
 import * as z from 'zod'
 import type { PhysicalNetworks } from '../../physical-networks.js'
-import { bridgeOf, type Fabric } from '../fabric.js'
+import type { Fabric } from '../fabric.js'
 import { IpCommandError, ip, ipBatch, runTool } from '../ip-command.js'
+import { bridgeOf } from '../names.js'
 import { nft } from '../nft-command.js'
 import { framesTable } from '../uplink-frames.js'
 import {

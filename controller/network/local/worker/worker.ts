@@ -5,6 +5,8 @@ import type { Logger } from '../../../log/log.js'
 import { listenForWakeUps } from '../../../queue/wake-up.js'
 import type { PhysicalNetworks } from '../../physical-networks.js'
 import type { Fabric } from '../fabric.js'
+import { readFilters } from '../security-groups/read-filters.js'
+import { createFilterKeeper } from './keep-filters.js'
 import { createRouterKeeper } from './keep-routers.js'
 import { createUplinkKeeper } from './keep-uplinks.js'
 import { readRouters } from './read-routers.js'
@@ -36,12 +38,14 @@ export async function startNetworkWorker({
   physicalNetworks,
   log,
 }: NetworkWorkerOptions): Promise<{ stop: () => Promise<void> }> {
+  const filters = createFilterKeeper(fabric, log)
   const routers = createRouterKeeper(fabric, log)
   const uplinks = createUplinkKeeper(fabric, { physicalNetworks, log })
   const stopping = new AbortController()
   let wake = (): void => undefined
   let isWoken = false
 
+  const keepFilters = async (): Promise<void> => filters.keep(await readFilters(database))
   const keepRouters = async (): Promise<void> => routers.keep(await readRouters(database), stopping.signal)
 
   const report = (error: unknown): void => {
@@ -50,7 +54,7 @@ export async function startNetworkWorker({
   }
 
   const round = async (): Promise<void> => {
-    const results = await Promise.allSettled([uplinks.keep(database), keepRouters()])
+    const results = await Promise.allSettled([uplinks.keep(database), keepFilters(), keepRouters()])
     for (const result of results) if (result.status === 'rejected') report(result.reason)
   }
 

@@ -1,4 +1,4 @@
-import { runTool } from './ip-command.js'
+import { runTool } from '../ip-command.js'
 
 /** One direction of a flow: a packet's addresses, and its ports or, in ICMP, type and code. */
 export type Direction = {
@@ -16,7 +16,7 @@ export type Flow = {
   original: Direction
   /** As replies have it, before the kernel translates them back. */
   reply: Direction
-  icmp: { type: number; code: number } | null
+  icmp: { type: number; code: number; id: number } | null
   mark: number
   zone: number
 }
@@ -34,10 +34,11 @@ export async function flowsOf(namespace: string, filter: FlowFilter = []): Promi
 
 /** Forgets connections. No error if there are none: a later packet of theirs counts as a new one. */
 export async function forgetFlows(namespace: string, filter: FlowFilter): Promise<void> {
-  await conntrack(namespace, ['-D', '-f', familyOf(filter), ...filter]).catch(ignoreNone)
+  const isNamed = (separator: string) => filter.some(word => word.includes(separator))
+  // conntrack takes one family at a time, that of the filter's addresses.
+  const families = isNamed(':') ? ['ipv6'] : isNamed('.') ? ['ipv4'] : ['ipv4', 'ipv6']
+  for (const family of families) await conntrack(namespace, ['-D', '-f', family, ...filter]).catch(ignoreNone)
 }
-
-const familyOf = (filter: FlowFilter): string => (filter.some(word => word.includes(':')) ? 'ipv6' : 'ipv4')
 
 const conntrack = (namespace: string, args: readonly string[]): Promise<string> =>
   runTool(['nsenter', `--net=/run/netns/${namespace}`, 'conntrack', ...args], '')
@@ -63,7 +64,10 @@ export function parseFlow(line: string): Flow | null {
     protocol: Number(protocol),
     original: directionOf(original),
     reply: directionOf(rest),
-    icmp: type === undefined ? null : { type: Number(type), code: Number(original.get('code') ?? 0) },
+    icmp:
+      type === undefined
+        ? null
+        : { type: Number(type), code: Number(original.get('code') ?? 0), id: Number(original.get('id') ?? 0) },
     mark: Number(rest.get('mark') ?? 0),
     zone: Number(rest.get('zone') ?? original.get('zone') ?? 0),
   }
