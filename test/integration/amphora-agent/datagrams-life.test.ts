@@ -169,3 +169,28 @@ t.test('LEAST_CONNECTIONS gives new flows to the members with the fewest under w
   const third = answers.filter(answer => answer === 'member-3').length
   t.ok(third > 30 && third < 50, `the heavier member has two thirds: ${third} of 60`)
 })
+
+t.test('a member that fails its probes gets no flows, and loses those it has, until it answers again', async t => {
+  const place = { address: member(2).address, port: 5300 }
+  const exchange = { payload: '3f', answer: Buffer.from('member').toString('hex') }
+  const monitor = { type: 'UDP-CONNECT', delay: 1, timeout: 1, rise: 3, fall: 2, http: null, exchange } as const
+  const monitored = pool(1, [member(1), member(2)], { monitor })
+  await apply([listener(1)], [monitored], { downMembers: [member(2).id] })
+  const asked = async () => (await ask(4)).sort().join()
+  const one = 'member-1,member-1,member-1,member-1'
+  const untilAsked = (expected: string) => until(async () => ((await asked()) === expected ? true : null))
+  t.equal(await asked(), one, 'known to be down')
+  await untilAsked('member-1,member-1,member-2,member-2')
+  const flows = [await flow('one'), await flow('other')]
+  const members = async () => [await flows[0]!(), await flows[1]!()]
+  t.same((await members()).sort(), ['member-1', 'member-2'])
+  await world.services.ask('endDatagramMember', place)
+  await untilAsked(one)
+  t.same(await members(), ['member-1', 'member-1'])
+  await amphora.killAgent()
+  await world.reconnect()
+  t.equal(await asked(), one, 'known to the next agent')
+  t.notMatch(amphora.readFile('/run/krater/log/agent.log'), /cannot resume/)
+  await world.services.ask('datagramMember', { name: 'member-2', ...place })
+  await untilAsked('member-1,member-1,member-2,member-2')
+})
