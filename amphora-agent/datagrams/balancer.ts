@@ -51,6 +51,8 @@ export class DatagramBalancer {
   #wanted: Wanted | null = null
   /** What the table holds; null if it is unknown. */
   #known: Ruleset | null = null
+  /** Whether the last transaction succeeded. */
+  #isInForce = false
   /** When to check what the table holds. */
   #checkAt = Number.NEGATIVE_INFINITY
   readonly #meter = new FlowMeter()
@@ -178,7 +180,7 @@ export class DatagramBalancer {
     if (this.#wanted === null) return NO_DATAGRAMS
     const { services } = this.#meter.last ?? NO_READING
     const flows = new Map(services.map(({ listener, counters }) => [listener.id, counters.activeConnections]))
-    return datagramStates(this.#wanted, this.#options.monitors, this.#known !== null, flows)
+    return datagramStates(this.#wanted, this.#options.monitors, this.#isInForce, flows)
   }
 
   async close(): Promise<void> {
@@ -273,8 +275,14 @@ export class DatagramBalancer {
 
   async #commit(text: string, after: Ruleset): Promise<void> {
     this.#known = null
-    await commit(text)
+    try {
+      await commit(text)
+    } catch (error) {
+      this.#isInForce = false
+      throw error
+    }
     this.#known = after
+    this.#isInForce = true
     this.#checked = null
   }
 

@@ -274,6 +274,31 @@ t.test('a network in the desired state needs no change, however it was written',
       'addr del fd00::100/128 dev vip0',
     ],
   )
+  const rule = (holder: 'us' | 'keepalived') =>
+    planInterfaces([nic], observed, [device], holder, true).additions.map(({ line }) => line)
+  t.strictSame(
+    rule('us'),
+    ['rule add fwmark 0x6b760000 table 100 priority 100'],
+    'replies of members find the VIP’s routes',
+  )
+  t.strictSame(
+    rule('keepalived'),
+    ['rule add fwmark 0x6b760000 table 1 priority 100'],
+    'also where keepalived adds them',
+  )
+  const marked = { family: 6 as const, priority: 100, mark: '0x6b760000', table: '100' }
+  const tunnel = { family: 6 as const, priority: 40, mark: '0x6b72', table: '350' }
+  t.strictSame(
+    planInterfaces(
+      [nic],
+      { ...observed, rules: [...observed.rules, marked, tunnel] },
+      [device],
+      'us',
+      false,
+    ).removals.map(({ line }) => line),
+    ['rule del fwmark 0x6b760000 table 100 priority 100'],
+    'and no others',
+  )
   const withKeepalived = planInterfaces([nic], observed, [device], 'keepalived', false)
   t.strictSame(withKeepalived.additions, [])
   t.notOk(
