@@ -6,7 +6,9 @@ import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { DatagramBalancer } from './datagrams/balancer.js'
 import { Monitors } from './datagrams/monitors/monitors.js'
+import { FlowServer } from './handover/flow-exchange.js'
 import { Handovers } from './handover/handover.js'
+import { SharedClients } from './handover/shared-clients.js'
 import { StickTables } from './handover/stick-tables.js'
 import { Drain } from './haproxy/drain.js'
 import { Haproxy, type HaproxyEvents } from './haproxy/haproxy.js'
@@ -101,6 +103,7 @@ class Agent {
   readonly #parts: Parts
   readonly #sender: Sender
   readonly #handovers: Handovers
+  readonly #sharedClients: SharedClients
   readonly #monitor: Monitor
   readonly #handler: Handler
   /** Null until it listens. */
@@ -163,9 +166,17 @@ class Agent {
       log,
     }
     this.#sender = new Sender(boot, bootId, log)
+    const flowServer = new FlowServer(this.#datagrams, log)
+    this.#sharedClients = new SharedClients({
+      balancer: this.#datagrams,
+      server: flowServer,
+      desired: this.#store.confirmed,
+      log,
+    })
     this.#handovers = new Handovers({
       haproxy: this.#haproxy,
       datagrams: this.#datagrams,
+      flowServer,
       stickTables: this.#stickTables,
       log,
     })
@@ -179,6 +190,7 @@ class Agent {
     this.#haproxy.adopt()
     this.#keepalived.adopt()
     this.#handovers.start()
+    this.#sharedClients.start()
     this.#monitor.start()
     if (!this.#isDraining()) void this.#turns.run(() => resume(this.#parts))
     void this.#turns.run(this.#observe)
@@ -206,6 +218,7 @@ class Agent {
     await this.#turns.idle()
     this.#drain.close()
     this.#handovers.close()
+    this.#sharedClients.close()
     this.#haproxy.close()
     this.#keepalived.close()
     await this.#datagrams.close()

@@ -165,7 +165,7 @@ export class DatagramBalancer {
     return this.#wanted === null ? [] : readClients(this.#wanted.pools, this.#store.numbers)
   }
 
-  /** Remembers clients of another amphora, unless they are known here. @throws NetworkFailure */
+  /** Remembers clients of another amphora, for an amphora that has none of its own yet. @throws NetworkFailure */
   learn(clients: readonly KnownClient[]): Promise<void> {
     return this.#turns.run(async () => {
       if (this.#wanted === null || this.#known === null || clients.length === 0) return

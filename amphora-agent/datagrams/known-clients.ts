@@ -20,6 +20,7 @@ export type KnownClient = z.output<typeof knownClientSchema>
 
 /** Elements of one command. */
 const PER_COMMAND = 500
+const EXPIRING_SECONDS = 3
 
 const elementSchema = z.tuple([z.object({ elem: z.object({ val: z.string(), expires: z.int() }) }), z.int()])
 const listingSchema = z.object({
@@ -51,31 +52,40 @@ export async function readClients(pools: readonly DatagramPool[], numbers: Numbe
   return clients
 }
 
-/** The input of `nft -f` that lets the kernel remember clients, but for those that it knows already. Pure. */
+/** The input of `nft -f` that lets the kernel remember clients as the other amphora does. What differs little stays. Pure. */
 export function learningText(
   clients: readonly KnownClient[],
   known: readonly KnownClient[],
   pools: readonly DatagramPool[],
   numbers: Numbers,
 ): string {
-  const places = new Set(known.map(({ poolId, address }) => `${poolId} ${address}`))
-  const elements = new Map<string, string[]>()
-  for (const { poolId, memberId, address, secondsLeft } of clients) {
+  const here = new Map(known.map(client => [placeOf(client), client]))
+  const elements = new Map<string, { fresh: string[]; stale: string[] }>()
+  for (const client of clients) {
+    const { poolId, memberId, address, secondsLeft } = client
+    const former = here.get(placeOf(client))
     const pool = pools.find(({ id }) => id === poolId)
     const member = pool?.members.find(({ id }) => id === memberId)
-    if (!pool?.persistence || member === undefined || places.has(`${poolId} ${address}`)) continue
+    if (!pool?.persistence || member === undefined) continue
+    // An element that may expire meanwhile cannot be deleted safely; the next time it is gone.
+    if (former !== undefined && former.secondsLeft < EXPIRING_SECONDS) continue
+    if (former?.memberId === memberId && former.secondsLeft >= secondsLeft - pool.persistence.seconds / 5) continue
     const name = clientsOf(pool, familyOf(address))
     const mark = hexadecimal(numbers.members.given[memberKey(poolId, member)]!)
-    const words = elements.get(name) ?? []
-    elements.set(name, words)
-    words.push(`${address} timeout ${Math.min(secondsLeft, pool.persistence.seconds)}s : ${mark}`)
+    const { fresh, stale } = elements.get(name) ?? { fresh: [], stale: [] }
+    elements.set(name, { fresh, stale })
+    fresh.push(`${address} timeout ${Math.min(secondsLeft, pool.persistence.seconds)}s : ${mark}`)
+    if (former !== undefined) stale.push(address)
   }
   return [...elements]
-    .flatMap(([name, words]) =>
-      Array.from({ length: Math.ceil(words.length / PER_COMMAND) }, (_, piece) => {
-        const some = words.slice(piece * PER_COMMAND, (piece + 1) * PER_COMMAND)
-        return `add element ${TABLE} ${name} { ${some.join(', ')} }\n`
-      }),
-    )
+    .flatMap(([name, { fresh, stale }]) => [...commands('delete', name, stale), ...commands('add', name, fresh)])
     .join('')
 }
+
+const placeOf = ({ poolId, address }: KnownClient): string => `${poolId} ${address}`
+
+const commands = (verb: 'add' | 'delete', name: string, words: readonly string[]): string[] =>
+  Array.from({ length: Math.ceil(words.length / PER_COMMAND) }, (_, piece) => {
+    const some = words.slice(piece * PER_COMMAND, (piece + 1) * PER_COMMAND)
+    return `${verb} element ${TABLE} ${name} { ${some.join(', ')} }\n`
+  })

@@ -5,6 +5,7 @@ import { monotonicMs } from '../haproxy/leaving.js'
 import type { Log } from '../log/log.js'
 import type { AmphoraDrain, Handover, TablesTaken } from '../protocol/handover.js'
 import { AmphoraDraining } from './amphora-draining.js'
+import type { FlowServer } from './flow-exchange.js'
 import { FlowSuccession } from './flow-succession.js'
 import { HandoverStore } from './handover-store.js'
 import type { StickTables } from './stick-tables.js'
@@ -15,6 +16,7 @@ const CHECK_MS = 100
 export type HandoversOptions = {
   haproxy: Haproxy
   datagrams: DatagramBalancer
+  flowServer: FlowServer
   stickTables: StickTables
   log: Log
 }
@@ -33,10 +35,10 @@ export class Handovers {
   /** The first copy of the other amphora's flows. */
   #copied: Promise<void> | null = null
 
-  constructor({ haproxy, datagrams, stickTables, log }: HandoversOptions) {
+  constructor({ haproxy, datagrams, flowServer, stickTables, log }: HandoversOptions) {
     this.#datagrams = datagrams
     this.#stickTables = stickTables
-    this.#flows = new FlowSuccession(datagrams, log)
+    this.#flows = new FlowSuccession(datagrams, flowServer, log)
     this.#log = log
     this.#draining = new AmphoraDraining(haproxy, datagrams, this.#store, log)
   }

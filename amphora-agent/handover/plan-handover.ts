@@ -3,6 +3,7 @@ import { canonical, familyOf, networkOf } from '../network/address.js'
 import { FORWARDED_MARK, handoverReplyMark, TUNNEL_MARK as MARK } from '../network/marks.js'
 import type { IpCommand } from '../network/plan-interfaces.js'
 import type { Handover } from '../protocol/handover.js'
+import { FLOWS_PORT } from '../protocol/paths.js'
 
 export const TUNNEL = 'handover0'
 export const HANDOVER_TABLE = 'table inet krater_handover'
@@ -11,8 +12,6 @@ export const HANDOVER_TABLE = 'table inet krater_handover'
 const TUNNEL_PORT = 4790
 /** The leaving amphora serves its stick tables to the other one here, at its own address. */
 export const TABLES_PORT = 1026
-/** It tells its flows of UDP and SCTP here. */
-export const FLOWS_PORT = 1027
 const TUNNEL_ID = 1
 const MAC = { leaving: '02:00:00:00:00:01', 'taking-over': '02:00:00:00:00:02' } as const
 /**

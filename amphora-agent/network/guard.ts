@@ -1,6 +1,6 @@
 import { run } from '../process/run.js'
 import type { Desired } from '../protocol/desired.js'
-import { HAPROXY_PEERS_PORT } from '../protocol/paths.js'
+import { FLOWS_PORT, HAPROXY_PEERS_PORT } from '../protocol/paths.js'
 import { familyOf } from './address.js'
 import { NetworkFailure } from './configure.js'
 
@@ -10,8 +10,8 @@ const VRRP = 112
 
 /**
  * The nftables input: one transaction that replaces any existing rules. Only the other amphora may connect to the
- * stick tables' port on this one's own address, and speak VRRP: tenants have machines on the same network. Replies
- * from that port pass. Pure.
+ * ports for stick tables and flows on this one's own address, and speak VRRP: tenants have machines on the same network.
+ * Replies from these ports pass. Pure.
  */
 function guardRules(pair: Desired['pair']): string {
   const reset = `${TABLE}\ndelete ${TABLE}\n`
@@ -22,7 +22,7 @@ function guardRules(pair: Desired['pair']): string {
   chain input {
     type filter hook input priority filter; policy accept;
     iif lo accept
-    ${ip} daddr ${pair.address} tcp dport ${HAPROXY_PEERS_PORT} tcp flags & (syn | ack) == syn ${strangers} drop
+    ${ip} daddr ${pair.address} tcp dport { ${HAPROXY_PEERS_PORT}, ${FLOWS_PORT} } tcp flags & (syn | ack) == syn ${strangers} drop
     meta l4proto ${VRRP} ${strangers} drop
   }
 }

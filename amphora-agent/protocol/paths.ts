@@ -78,6 +78,9 @@ export const HAPROXY_SOCKET_LINE = `stats socket ${HAPROXY_SOCKET} mode 600 leve
 /** HAProxy shares its stick tables here, on the loopback address or, in a pair, on the VRRP address. */
 export const HAPROXY_PEERS_PORT = 1025
 
+/** Amphorae tell each other here, at their own addresses, about flows of UDP and SCTP. */
+export const FLOWS_PORT = 1027
+
 /** The proxies of HAProxy's configuration that only carry metrics between HAProxy, the agent and a PROMETHEUS listener. */
 export const METRICS_PROXY = 'prometheus-exporter'
 

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import t from 'tap'
-import type { Interface } from '../../../amphora-agent/protocol/desired.js'
+import type { Desired, Interface } from '../../../amphora-agent/protocol/desired.js'
 import type { Handover } from '../../../amphora-agent/protocol/handover.js'
 import { createAmphora, createNamespace, until } from '../../support/worlds/amphora.js'
 import {
@@ -113,18 +113,19 @@ const content = {
     ),
     pool(
       2,
-      [1, 2].map(number => member(number)),
+      [1, 2, 101, 102].map(number => member(number)),
       { persistence },
     ),
   ],
 }
 let generation = 0
-async function apply(amphora: typeof old, host: number, vips: Interface['vips']) {
+async function apply(amphora: typeof old, host: number, vips: Interface['vips'], pair: Desired['pair'] = null) {
   const agent = await amphora.connect()
   await agent.apply(
     desireDatagrams(++generation, content, {
       interfaces: interfacesOf(host, vips),
       datagrams: { vips: [VIP, VIP6], ...content },
+      pair,
     }),
   )
   agent.end()
@@ -148,6 +149,30 @@ async function open(name: string, address: string, from?: string) {
 const datagrams = (port: number, from?: string) =>
   traffic.ask<string[]>('datagrams', { address: VIP, port, from, count: 2 })
 const memberOf = (answer: string) => answer.split(' ')[0]
+
+t.test('in a pair, the other amphora knows which clients are bound to members', async t => {
+  await apply(old, 11, SUBNETS, { address: own(11), peers: [own(12)] })
+  await apply(successor, 12, [], { address: own(12), peers: [own(11)] })
+  const known = memberOf((await datagrams(54))[0]!)
+  const six = (await traffic.ask<string[]>('datagrams', { address: VIP6, port: 54, count: 1 }))[0]!
+  const learned = (family: 4 | 6) =>
+    successor.inside(
+      'nft',
+      'list',
+      'map',
+      'inet',
+      'krater_datagrams',
+      `clients${family}_${family === 4 ? 32 : 128}_${poolId(2).replaceAll('-', '')}`,
+    )
+  await until(() => (learned(4).includes('10.66.0.2 ') && learned(6).includes('fd66::2 ') ? true : null))
+  await apply(old, 11, [])
+  await apply(successor, 12, SUBNETS)
+  await until(async () => (/ 10\.66\.1\.12$/.test((await datagrams(53))[0]!) ? true : null))
+  t.strictSame((await datagrams(54)).map(memberOf), [known, known])
+  const [again] = await traffic.ask<string[]>('datagrams', { address: VIP6, port: 54, count: 1 })
+  t.equal(memberOf(again!), memberOf(six))
+  await apply(successor, 12, [])
+})
 
 t.test('the VIP moves: flows stay with the amphora where they began, and clients with their members', async t => {
   await apply(old, 11, SUBNETS)
