@@ -29,7 +29,10 @@ export async function bundle(entryPoints: Record<string, string>, directory: str
     external: ['cpu-features', '*.node', ...OTHER_DRIVERS],
     banner: { js: "import { createRequire } from 'node:module'\nconst require = createRequire(import.meta.url)" },
     logLevel: 'error',
-    sourcemap: 'inline',
+    // A process with --enable-source-maps reads all of the map, and all of the code, when it starts.
+    sourcemap: 'linked',
     sourcesContent: false,
+    minifyWhitespace: true,
+    legalComments: 'none',
   })
 }
