@@ -12,6 +12,8 @@ import {
   flowsByMark,
   flowsUnderWay,
   listFlows,
+  placeOf,
+  unbalancedPlaces,
 } from './conntrack.js'
 import { FlowMeter, type FlowReading, NO_READING } from './flow-meter.js'
 import { allowedFlows, flowsToDelete } from './flows.js'
@@ -331,8 +333,12 @@ export class DatagramBalancer {
   async #forgetUnbalanced({ vips, listeners }: Wanted, before: Ruleset): Promise<void> {
     const numbers = this.#store.numbers.services.given
     const fresh = listeners.filter(listener => !before.chains.has(`listener_${numbers[serviceKey(listener)]}`))
+    if (fresh.length === 0) return
+    const places = await unbalancedPlaces()
     for (const { protocol, port } of fresh) {
-      for (const vip of vips) await deleteUnbalanced(protocol, canonical(vip), port)
+      for (const address of vips.map(canonical)) {
+        if (places.has(placeOf(protocol, address, port))) await deleteUnbalanced(protocol, address, port)
+      }
     }
   }
 }

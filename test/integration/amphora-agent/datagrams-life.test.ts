@@ -1,7 +1,7 @@
 import t from 'tap'
 import type { Report } from '../../../amphora-agent/protocol/heartbeat.js'
 import { until } from '../../support/worlds/amphora.js'
-import { createDatagramWorld } from '../../support/worlds/datagram-amphora.js'
+import { createDatagramWorld, VIP, VIP6 } from '../../support/worlds/datagram-amphora.js'
 import {
   datagramListener as listener,
   datagramMember as member,
@@ -193,4 +193,13 @@ t.test('a member that fails its probes gets no flows, and loses those it has, un
   t.notMatch(amphora.readFile('/run/krater/log/agent.log'), /cannot resume/)
   await world.services.ask('datagramMember', { name: 'member-2', ...place })
   await untilAsked('member-1,member-1,member-2,member-2')
+})
+
+t.test('a flow that began before its listener reaches a member once the listener is there', async t => {
+  await apply([listener(1)], [pool(1, [member(1), member(101)])])
+  const early = await Promise.all([VIP, VIP6].map(to => flow(`early ${to}`, { to, port: 54 })))
+  const answers = () => Promise.all(early.map(send => send()))
+  t.same(await answers(), ['ECONNREFUSED', 'ECONNREFUSED'])
+  await apply([listener(1), listener(2, { port: 54 })], [pool(1, [member(1), member(101)])])
+  t.same(await answers(), ['member-1', 'member-101'])
 })

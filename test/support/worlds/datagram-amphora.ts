@@ -80,6 +80,9 @@ export async function createDatagramWorld() {
     amphora,
     services,
     clients,
+    /** The namespaces of the clients and of the members. */
+    clientNetwork: client,
+    memberNetwork: members,
     agent: () => agent,
     /** After the agent was restarted. */
     reconnect: async () => {
