@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { benchApi } from './api.js'
 import { benchCertificateToHandshake } from './certificate-to-handshake.js'
 import { benchChangeToTraffic } from './change-to-traffic.js'
+import { benchDatagrams } from './datagrams.js'
 import { benchDoors } from './doors.js'
 import { benchDrifts } from './drifts.js'
 import { benchFirstTraffic } from './first-traffic.js'
@@ -53,6 +54,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'rendered-tls': {
     title: 'TLS through a rendered configuration',
     parts: async () => [await benchRenderedTls()],
+  },
+  datagrams: {
+    title: 'UDP through an amphora',
+    parts: async () => benchDatagrams(),
   },
   'certificate-to-handshake': {
     title: 'From a certificate to the first handshake with it',

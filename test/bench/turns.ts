@@ -60,11 +60,12 @@ export function rowsOf(kind: string, contestants: readonly Contestant[], measure
   })
 }
 
-const median = (values: readonly number[]): number =>
+export const median = (values: readonly number[]): number =>
   percentile(
     values.toSorted((a, b) => a - b),
     0.5,
   )
 
-const spread = (values: readonly number[]): string =>
+/** The median, with the least and the greatest. */
+export const spread = (values: readonly number[]): string =>
   `${median(values).toFixed(2)} (${Math.min(...values).toFixed(2)}–${Math.max(...values).toFixed(2)})`

@@ -47,7 +47,7 @@ who 3600 A ${toldBy(number)}
 
 /** Starts one; it ends with the test. */
 export async function startKnot(
-  t: Test,
+  t: Pick<Test, 'teardown'>,
   { namespace, address, number }: { namespace: string; address: string; number: number },
 ): Promise<NameServer> {
   const directory = mkdtempSync(join(tmpdir(), 'knot-'))
