@@ -35,6 +35,12 @@ export async function createWorld(t: Test) {
     /** Runs a program in a namespace to its end. */
     run: async (namespace: string, ...words: string[]) =>
       (await run('ip', ['netns', 'exec', namespace, ...words], { timeout: 10_000 })).stdout,
+    /** Runs a program in a namespace, and gives it a text to read. */
+    feed: async (namespace: string, program: string, args: string[], text: string) => {
+      const running = run('ip', ['netns', 'exec', namespace, program, ...args], { timeout: 10_000 })
+      running.child.stdin?.end(text)
+      await running
+    },
     start: (namespace: string | null, program: string, args: string[]) => {
       const words = namespace === null ? [program, ...args] : ['ip', 'netns', 'exec', namespace, program, ...args]
       const child = spawn(words[0]!, words.slice(1), { stdio: ['pipe', 'pipe', 'inherit'] })

@@ -18,6 +18,7 @@ import { checkKeyFiles, checkKeyManager } from './keys.js'
 import { checkKeystone } from './keystone.js'
 import { checkDisk, checkKernel, checkPackages } from './machine.js'
 import { checkReach } from './reach.js'
+import { checkRouters } from './routers.js'
 import { checkService } from './service.js'
 import { checkState } from './state.js'
 
@@ -50,6 +51,7 @@ export async function doctor(directory: string): Promise<number> {
     if (!findings.some(({ about, state }) => about.startsWith('database') && state !== 'ok')) {
       await check('master key', () => checkKeyManager(instance))
       await check('amphorae', () => checkAmphorae(instance, running))
+      await check('routers', () => checkRouters(instance))
       await check('reach', () => checkReach(instance))
     }
   }
