@@ -1,0 +1,101 @@
+import { execFile } from 'node:child_process'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
+import { createMember } from '../support/services/members.js'
+import { startKrater, until } from '../support/worlds/krater.js'
+
+const run = promisify(execFile)
+
+/** What of this host Krater must leave as it found it. */
+async function hostNetwork(): Promise<Record<string, string>> {
+  const commands: Record<string, string[]> = {
+    links: ['ip', '-json', 'link', 'show'],
+    addresses: ['ip', '-json', 'address', 'show'],
+    routes: ['ip', '-json', 'route', 'show', 'table', 'all'],
+    routes6: ['ip', '-json', '-6', 'route', 'show', 'table', 'all'],
+    rules: ['ip', '-json', 'rule', 'show'],
+    filters: ['nft', 'list', 'ruleset'],
+    namespaces: ['ip', 'netns', 'list'],
+  }
+  const entries = Object.entries(commands).map(async ([what, [program = '', ...args]]) => {
+    const { stdout } = await run(program, args, { timeout: 10_000 })
+    return [what, stdout.replace(/"(valid|preferred)_life_time":\d+/g, '')] as const
+  })
+  return Object.fromEntries(await Promise.all(entries))
+}
+
+t.test('a floating IP leads to a pair of amphorae on a private network', async t => {
+  const before = await hostNetwork()
+  const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY' })
+  const cli = (line: string) => krater.openstack(line.split(' '))
+  const shown = (line: string) => cli(`${line} -f json`) as Promise<Record<string, string>>
+  const member = await createMember(t, krater, 'one')
+  const outside = async (...words: string[]) => krater.command('network', 'exec', 'outside', ...words)
+  const curl = async (address: string) => (await outside('curl', '-s', '-m', '3', `http://${address}/`)).stdout
+  t.equal((await krater.command('network', 'attach', 'public', 'outside')).status, 0)
+  t.equal((await krater.command('network', 'attach', 'private', 'machine')).status, 0)
+  let floating = ''
+
+  await t.test('by the commands of the documentation', async t => {
+    await cli('loadbalancer create --name web --vip-subnet-id private-subnet')
+    await until('ACTIVE', async () => (await shown('loadbalancer show web')).provisioning_status === 'ACTIVE')
+    await cli('loadbalancer listener create --wait --name http --protocol HTTP --protocol-port 80 web')
+    await cli('loadbalancer pool create --wait --name pool --protocol HTTP --lb-algorithm ROUND_ROBIN --listener http')
+    await cli(`loadbalancer member create --wait --address ${member.address} --protocol-port ${member.port} pool`)
+    await cli('router create edge')
+    await cli('router set --external-gateway public edge')
+    await cli('router add subnet edge private-subnet')
+    const { vip_port_id: portId } = await shown('loadbalancer show web')
+    const created = await shown(`floating ip create --port ${portId} public`)
+    floating = created.floating_ip_address ?? ''
+    await until('the VIP answers at its floating IP', async () => (await curl(floating)) === 'one')
+    t.equal((await shown(`floating ip show ${created.id}`)).status, 'ACTIVE')
+  })
+
+  await t.test('from this host, from the project’s own network, and out of it', async t => {
+    const { stdout } = await run('curl', ['-s', '-m', '10', `http://${floating}/`])
+    t.equal(stdout, 'one', 'from this host')
+    const inside = await krater.command('network', 'exec', 'machine', 'curl', '-s', '-m', '10', `http://${floating}/`)
+    t.equal(inside.stdout, 'one', 'from the project’s own network')
+    const address = (await krater.command('network', 'address', 'outside')).stdout.trim().split('\n')[0]!
+    const ping = await krater.command('network', 'exec', 'machine', 'ping', '-c', '3', '-W', '3', address)
+    t.match(ping.stdout, /bytes from/, 'a machine without floating IP reaches the outside')
+  })
+
+  await t.test('through the loss of the amphora that serves', async t => {
+    const admin = await krater.api('krater-admin')
+    const { amphorae } = (await admin.request('load-balancer', 'GET', '/v2/octavia/amphorae')) as {
+      amphorae: { id: string; role: string }[]
+    }
+    const master = amphorae.find(({ role }) => role === 'MASTER')!
+    for (const { pid } of await processesInside(`krater-${krater.instance()}-${master.id}`)) killIfThere(pid)
+    await until('the other amphora answers at the floating IP', async () => (await curl(floating)) === 'one')
+    t.pass()
+  })
+
+  await t.test('without the controllers, and through the death of the network worker', async t => {
+    const pid = krater.kill('network-worker')
+    t.equal(await curl(floating), 'one')
+    await until(
+      'it is back',
+      () => krater.running().includes('network-worker') && krater.pidOf('network-worker') !== pid,
+    )
+    t.equal((await krater.command('down')).status, 0)
+    t.equal(await curl(floating), 'one', 'after krater down')
+    await krater.up()
+    t.equal(await curl(floating), 'one', 'after krater up')
+    await cli(`floating ip unset --port ${floating}`)
+    await until('nothing answers any more', async () => (await curl(floating)) === '')
+  })
+
+  await t.test('and nothing of it is left on this host', async t => {
+    await krater.command('network', 'detach', 'outside')
+    t.equal((await krater.command('down', '--all', '--yes')).status, 0)
+    const after = await hostNetwork()
+    for (const [what, text] of Object.entries(before)) {
+      if (what === 'namespaces') t.notMatch(after[what], /krater-/, what)
+      else t.equal(after[what], text, what)
+    }
+  })
+})
