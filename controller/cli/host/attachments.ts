@@ -28,6 +28,8 @@ const portSchema = z.object({
   id: z.string(),
   network_id: z.string(),
   mac_address: z.string(),
+  port_security_enabled: z.boolean().default(true),
+  allowed_address_pairs: z.array(z.object({ ip_address: z.string(), mac_address: z.string() })).default([]),
   fixed_ips: z.array(z.object({ ip_address: z.string(), subnet_id: z.string() })).min(1),
 })
 type Port = z.output<typeof portSchema>
@@ -102,7 +104,18 @@ export async function attach(directory: string, request: AttachmentRequest): Pro
   }
   // Before the interface: after a crash, detaching removes both.
   saveAttachment(directory, record)
-  const plugged = { network, port: { id: port.id, macAddress: port.mac_address }, addresses, gateways, place }
+  const plugged = {
+    network,
+    port: {
+      id: port.id,
+      macAddress: port.mac_address,
+      isOpen: !port.port_security_enabled,
+      pairs: port.allowed_address_pairs.map(pair => ({ address: pair.ip_address, macAddress: pair.mac_address })),
+    },
+    addresses,
+    gateways,
+    place,
+  }
   const interfaceName = await plug(fabric, { ...plugged, filters: await filtersOf(directory, port.id) })
   saveAttachment(directory, { ...record, interfaceName })
   return { ...record, interfaceName }

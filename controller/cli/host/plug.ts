@@ -5,6 +5,7 @@ import { parseCidr } from '../../network/addresses.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { links } from '../../network/local/ip-command.js'
 import type { Filters } from '../../network/local/security-groups/filters.js'
+import type { AddressPair } from '../../network/local/source-guard.js'
 import { endProcesses, findProcesses, isAlive } from '../../process/process-identity.js'
 import { OperatorError } from '../operator-error.js'
 import type { AttachmentRecord } from '../state-directory/attachments.js'
@@ -17,7 +18,7 @@ export type Place = AttachmentRecord['place']
 /** The port of a network and where it is plugged in. `addresses` have prefix lengths. */
 export type Plug = {
   network: { id: string; mtu: number }
-  port: { id: string; macAddress: string }
+  port: { id: string; macAddress: string; pairs?: readonly AddressPair[]; isOpen?: boolean }
   addresses: readonly string[]
   /** Routers of its subnets, at most one of each family: its way to everything else, unless its place has one. */
   gateways?: readonly string[]
@@ -49,6 +50,8 @@ export async function plug(fabric: Fabric, plugged: Plug): Promise<string> {
       portId: port.id,
       macAddress: port.macAddress,
       addresses: addresses.map(address => address.split('/')[0] ?? address),
+      pairs: port.pairs ?? [],
+      isOpen: port.isOpen ?? false,
       filters,
       namespace,
       interfaceName,

@@ -4,7 +4,7 @@ import { bridgeOf, interfaceOf, legOf } from './names.js'
 import { ensureNamespace, namespaceExists, removeNamespace } from './namespace.js'
 import { addFilters } from './security-groups/apply.js'
 import type { Filters } from './security-groups/filters.js'
-import { guardInterface, unguardInterface } from './source-guard.js'
+import { type AddressPair, guardInterface, unguardInterface } from './source-guard.js'
 import { admitFrames } from './uplink-frames.js'
 
 export type HostLeg = { networkId: string; mtu: number; interfaceName: string; addresses: string[] }
@@ -21,6 +21,10 @@ export type Attachment = {
   interfaceName: string
   /** Can reach the host leg, but no other isolated interface on the network. */
   isolated?: boolean
+  /** What else it may send from. */
+  pairs?: readonly AddressPair[]
+  /** Without port security: it may send from any address. */
+  isOpen?: boolean
   /** What it may send and receive; null: everything. In force before it is plugged in. */
   filters?: Filters | null
   /** Makes it the leg of a router: whose packets it passes on. CIDRs, or anybody's. */

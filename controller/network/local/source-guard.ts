@@ -1,5 +1,7 @@
-import { parseAddress } from '../addresses.js'
+import { parseCidr, widestCidrs } from '../addresses.js'
 import { nft } from './nft-command.js'
+
+export type AddressPair = { address: string; macAddress: string }
 
 /** An interface on a bridge, and the addresses its machine may send from. */
 export type GuardedInterface = {
@@ -8,6 +10,10 @@ export type GuardedInterface = {
   macAddress: string
   /** The port's addresses, and the VIPs it may hold. */
   addresses: readonly string[]
+  /** What else it may send from: addresses or CIDRs, with the MAC address that they have. */
+  pairs?: readonly AddressPair[]
+  /** Without port security: it may send from any address, as anybody. */
+  isOpen?: boolean
   /** For a router's leg: whose packets it passes on, besides its own. CIDRs, or anybody's. */
   forwards?: 'anything' | readonly string[]
 }
@@ -56,19 +62,23 @@ delete chain ${TABLE} ${name}
 }
 
 /** The last rule drops whatever the others do not accept. Pure. */
-function rulesOf({ macAddress, addresses, forwards }: GuardedInterface): string[] {
-  const own4 = addresses.filter(address => !address.includes(':'))
-  const own6 = [...addresses.filter(address => address.includes(':')), linkLocal(macAddress)]
-  const targets = own6.map(hexOf).join(', ')
+function rulesOf({ macAddress, addresses, pairs = [], isOpen = false, forwards }: GuardedInterface): string[] {
+  if (isOpen) return [UNTAGGED, 'accept']
+  const macs = [...new Set([macAddress, ...pairs.map(pair => pair.macAddress)])].join(', ')
+  const own4 = widest([...addresses, ...pairs.map(({ address }) => address)].filter(address => !address.includes(':')))
+  const own6 = widest([
+    ...[...addresses, ...pairs.map(({ address }) => address)].filter(address => address.includes(':')),
+    ...[macAddress, ...pairs.map(pair => pair.macAddress)].map(linkLocal),
+  ])
+  const targets = own6.map(rangeOf).join(', ')
   return [
-    // The kernel looks behind a VLAN tag, so the rules below would let a tagged frame pass to a VLAN of its choice.
-    'ether type { 8021q, 8021ad } drop',
-    `ether saddr != ${macAddress} drop`,
+    UNTAGGED,
+    `ether saddr != { ${macs} } drop`,
     ...(own4.length === 0
       ? []
       : [
           // ARP probes, which check that an address is unused before the machine takes it, come from 0.0.0.0.
-          `arp saddr ether ${macAddress} arp saddr ip { 0.0.0.0, ${own4.join(', ')} } accept`,
+          `arp saddr ether { ${macs} } arp saddr ip { 0.0.0.0, ${own4.join(', ')} } accept`,
           `ip saddr { ${own4.join(', ')} } accept`,
         ]),
     'icmpv6 type { nd-router-advert, nd-redirect } drop',
@@ -81,6 +91,13 @@ function rulesOf({ macAddress, addresses, forwards }: GuardedInterface): string[
     'drop',
   ]
 }
+
+/** The kernel looks behind a VLAN tag, so other rules would let a tagged frame pass to a VLAN of its choice. */
+const UNTAGGED = 'ether type { 8021q, 8021ad } drop'
+
+/** Without what others of the list contain: sets of nft refuse overlaps. */
+const widest = (list: readonly string[]): string[] =>
+  widestCidrs(list.map(address => (address.includes('/') ? address : `${address}/${address.includes(':') ? 128 : 32}`)))
 
 /** VRRP stays on its network: nobody may send it as an amphora by way of a router. */
 function forwardingRules(forwards: 'anything' | readonly string[]): string[] {
@@ -102,4 +119,9 @@ function linkLocal(macAddress: string): string {
   return `fe80::${(hex.match(/.{4}/g) ?? []).join(':')}`
 }
 
-const hexOf = (address: string): string => `0x${(parseAddress(address)?.value ?? 0n).toString(16).padStart(32, '0')}`
+/** The addresses of a CIDR in IPv6, as a range of numbers. */
+function rangeOf(text: string): string {
+  const { first, last } = parseCidr(text) ?? { first: 0n, last: 0n }
+  const hex = (value: bigint) => `0x${value.toString(16).padStart(32, '0')}`
+  return first === last ? hex(first) : `${hex(first)}-${hex(last)}`
+}

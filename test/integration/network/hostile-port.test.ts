@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { eventually } from '../../support/eventually.js'
 import { createWorld, giveAddresses, nic } from '../../support/worlds/fabric-world.js'
+import { inhabit } from '../../support/worlds/inhabitant.js'
 
 const SENDER = join(import.meta.dirname, '../../support/faults/hostile-port.pl')
 
@@ -72,4 +73,32 @@ t.test('a hostile port neither takes over a VIP nor leaves its network', async t
       `no frame is ${kind}, though its addresses are its own`,
     )
   }
+})
+
+t.test('a port sends from its allowed address pairs, and from anything without port security', async t => {
+  const world = await createWorld(t)
+  const networkId = randomUUID()
+  const settle = async (name: string, host: number, more: object = {}) => {
+    const namespace = await world.machine(name)
+    const port = nic(namespace, networkId, `10.0.0.${host}`, `fd00::${host}`)
+    await world.fabric.attach({ ...port, ...more })
+    await giveAddresses(namespace, `10.0.0.${host}/24`, `fd00::${host}/64`)
+    return { ...port, ...(await inhabit(name, (program, args) => world.start(namespace, program, args))) }
+  }
+  const { macAddress } = nic('', networkId)
+  const pairs = [
+    { address: '10.0.0.64/26', macAddress },
+    { address: 'fd00::40/124', macAddress },
+  ]
+  const paired = await settle('paired', 2, { macAddress, pairs })
+  const open = await settle('open', 3, { isOpen: true })
+  await settle('other', 4)
+  await giveAddresses(paired.namespace, '10.0.0.70/24', 'fd00::41/64', '10.0.0.20/24', 'fd00::20/64')
+  await giveAddresses(open.namespace, '10.0.0.30/24', 'fd00::30/64')
+  t.equal(await paired.ask('10.0.0.4', { from: '10.0.0.70' }), 'other 10.0.0.70')
+  t.equal(await paired.ask('fd00::4', { from: 'fd00::41' }), 'other fd00::41')
+  t.equal(await paired.ask('10.0.0.4', { from: '10.0.0.20', waitMs: 700 }), null, 'no other address')
+  t.equal(await paired.ask('fd00::4', { from: 'fd00::20', waitMs: 700 }), null)
+  t.equal(await open.ask('10.0.0.4', { from: '10.0.0.30' }), 'other 10.0.0.30')
+  t.equal(await open.ask('fd00::4', { from: 'fd00::30' }), 'other fd00::30')
 })
