@@ -4,7 +4,7 @@ import { bridgeOf, interfaceOf, legOf } from './names.js'
 import { ensureNamespace, namespaceExists, removeNamespace } from './namespace.js'
 import { addFilters } from './security-groups/apply.js'
 import type { Filters } from './security-groups/filters.js'
-import { type AddressPair, guardInterface, unguardInterface } from './source-guard.js'
+import { type AddressPair, guardedInterfaces, guardInterface, unguardInterface } from './source-guard.js'
 import { admitFrames } from './uplink-frames.js'
 
 export type HostLeg = { networkId: string; mtu: number; interfaceName: string; addresses: string[] }
@@ -144,9 +144,13 @@ export class Fabric {
     return (await this.#ends('p')).map(portOf)
   }
 
-  /** IDs of ports that are a router's leg, likewise. */
+  /** IDs of ports that are a router's leg, likewise; also where only the rules of a leg are left. */
   async attachedLegs(): Promise<string[]> {
-    return (await this.#ends('r')).map(portOf)
+    if (!this.#exists()) return []
+    const ends = await this.#ends('r')
+    const names = new Set(ends.map(({ ifname }) => ifname))
+    const guarded = (await guardedInterfaces(this.namespace)).filter(name => name[0] === 'r' && !names.has(name))
+    return [...ends.map(portOf), ...guarded.map(name => name.slice(1))]
   }
 
   /** IDs of the ports whose interface is up and on a bridge. */

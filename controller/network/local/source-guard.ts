@@ -1,5 +1,6 @@
+import * as z from 'zod'
 import { parseCidr, widestCidrs } from '../addresses.js'
-import { nft } from './nft-command.js'
+import { nft, nftJson } from './nft-command.js'
 
 export type AddressPair = { address: string; macAddress: string }
 
@@ -43,6 +44,18 @@ ${rulesOf(nic)
   .join('')}add element ${TABLE} ports { "${nic.name}" : goto ${nic.name} }
 `,
   )
+}
+
+const guardSchema = z.object({
+  nftables: z.array(z.object({ chain: z.object({ name: z.string() }).optional() })),
+})
+
+/** The names of interfaces that have rules, whether they are there or not. */
+export async function guardedInterfaces(namespace: string): Promise<string[]> {
+  const answer = await nftJson(namespace, ['chains', 'bridge'])
+  if (answer === null) return []
+  const names = guardSchema.parse(answer).nftables.flatMap(({ chain }) => chain?.name ?? [])
+  return names.filter(name => /^[pr][0-9a-f]{11}$/.test(name))
 }
 
 /** Removes the rules of an interface that is gone. No error if there are none. */

@@ -1,0 +1,134 @@
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { pino } from 'pino'
+import t from 'tap'
+import { namespacesNamed } from '../../../controller/network/local/namespace.js'
+import { removeOtherRouters, routerState } from '../../../controller/network/local/routers/apply.js'
+import { routerNamespaces } from '../../../controller/network/local/routers/router.js'
+import { filterState } from '../../../controller/network/local/security-groups/apply.js'
+import { startNetworkWorker } from '../../../controller/network/local/worker/worker.js'
+import { createTestDatabase } from '../../support/database/database.js'
+import { eventually } from '../../support/eventually.js'
+import { createWorld } from '../../support/worlds/fabric-world.js'
+import { networkRows } from '../../support/worlds/network-rows.js'
+import type { NetworkWorkerOrders } from '../../support/worlds/network-worker-process.js'
+import { bundle } from '../../support/worlds/programs.js'
+
+/** Each program of the network is a step. At the step whose turn it is, the process that begins it is killed. */
+const wrapper = (program: string) => `#!/bin/sh
+echo >> "$KRATER_TEST_STEPS"
+[ "$(wc -l < "$KRATER_TEST_STEPS")" -ge "$KRATER_TEST_KILL_AT" ] && kill -9 $PPID && exit 1
+PATH="$KRATER_TEST_PATH" exec ${program} "$@"
+`
+/** Some steps between two kills: each kill costs a second. */
+const STRIDE = 5
+const LIMIT_MS = 30_000
+
+t.test('a network worker that is killed at any step leaves nothing that the next one does not put right', async t => {
+  t.setTimeout(300_000)
+  const { fabric, instance, run } = await createWorld(t)
+  t.teardown(() => removeOtherRouters(fabric, []))
+  const testDatabase = await createTestDatabase()
+  t.teardown(() => testDatabase.drop())
+  const directory = mkdtempSync(join(tmpdir(), 'kr-steps-'))
+  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  for (const program of ['ip', 'nsenter']) {
+    writeFileSync(join(directory, program), wrapper(program))
+    chmodSync(join(directory, program), 0o755)
+  }
+  await bundle({ worker: join(import.meta.dirname, '../../support/worlds/network-worker-process.ts') }, directory)
+
+  const rows = networkRows(testDatabase.of('network'))
+  const external = await rows.subnet(await rows.network({ external: true }), '198.51.100.0/24', '198.51.100.1')
+  const inside = await rows.subnet(await rows.network(), '10.0.0.0/24', '10.0.0.1')
+  const group = await rows.group()
+  const machine = await rows.port([[inside, '10.0.0.10']], { groups: [group] })
+  const router = await rows.router()
+  await rows.leg(router, [[inside, '10.0.0.1']])
+  await rows.leg(router, [[external, '198.51.100.10']], true)
+  const floating = await rows.floatingIp(external, '198.51.100.50')
+  await rows.associate(floating, { router, subnet: inside, address: '10.0.0.10' })
+  const be = async (there: boolean) => {
+    await rows.database('router').where({ id: router }).update({ admin_state_up: there })
+    await rows.database('port').where({ id: machine.id }).update({ filtered: there })
+  }
+
+  const state = async () => {
+    if (!existsSync(`/run/netns/${fabric.namespace}`)) return null
+    const parts = [await routerState(fabric, router), await filterState(fabric.namespace)]
+    return parts.includes(null) ? null : JSON.stringify(parts)
+  }
+  const left = async () => {
+    const guard = await run(fabric.namespace, 'nft', 'list', 'ruleset')
+    return [
+      ...namespacesNamed(routerNamespaces(fabric.instance)),
+      ...(await fabric.attachedLegs()),
+      ...(guard.match(/\b[rp][0-9a-f]{11}\b|ingress_\S+/g) ?? []),
+    ]
+  }
+  const undisturbed = async (what: string, isDone: () => Promise<boolean>) => {
+    const database = testDatabase.of('network')
+    const log = pino({ level: 'silent' })
+    const options = { database, databaseUrl: testDatabase.urlOf('network'), fabric, physicalNetworks: {}, log }
+    const worker = await startNetworkWorker(options)
+    try {
+      await eventually(what, isDone, LIMIT_MS)
+    } finally {
+      await worker.stop()
+    }
+  }
+  /** @returns whether it was killed before all was done */
+  const killedAt = async (step: number, isDone: () => Promise<boolean>): Promise<boolean> => {
+    const steps = join(directory, `steps-${step}`)
+    writeFileSync(steps, '')
+    const { PATH = '' } = process.env
+    const env = {
+      ...process.env,
+      ...{ PATH: `${directory}:${PATH}`, KRATER_TEST_PATH: PATH },
+      ...{ KRATER_TEST_STEPS: steps, KRATER_TEST_KILL_AT: `${step}` },
+    }
+    const child = spawn(process.execPath, [join(directory, 'worker.mjs')], {
+      env,
+      stdio: ['pipe', 'ignore', 'inherit'],
+    })
+    const orders: NetworkWorkerOrders = { instance, databaseUrl: testDatabase.urlOf('network') }
+    child.stdin?.end(JSON.stringify(orders))
+    const ended = once(child, 'exit').then(() => true)
+    const done = eventually(
+      'the end of the work',
+      async () => child.exitCode !== null || child.signalCode !== null || (await isDone()),
+      LIMIT_MS,
+    )
+    await Promise.race([ended, done])
+    const wasKilled = child.signalCode !== null
+    child.kill('SIGKILL')
+    await ended
+    return wasKilled
+  }
+
+  await be(true)
+  await undisturbed('the desired state', async () => (await state()) !== null)
+  const desired = await state()
+  const isThere = async () => (await state()) === desired
+  const isGone = async () => (await left()).length === 0
+  await be(false)
+  await undisturbed('nothing', isGone)
+  for (const [what, there, isDone] of [
+    ['making', true, isThere],
+    ['removing', false, isGone],
+  ] as const) {
+    let kills = 0
+    for (let step = 1; ; step += STRIDE) {
+      await be(!there)
+      await undisturbed('the state before', there ? isGone : isThere)
+      await be(there)
+      if (!(await killedAt(step, isDone))) break
+      kills += 1
+      await undisturbed(`${what}, after a kill at step ${step}`, isDone)
+    }
+    t.ok(kills > 3, `${what}: ${kills} kills, each put right`)
+  }
+})
