@@ -104,6 +104,7 @@ async function status(parts: HandlerOptions): Promise<StatusResult> {
   return {
     ...(await hello(parts)),
     haproxy: { running: haproxy.pid() !== null, pid: haproxy.pid(), workers },
+    datagramListeners: parts.store.confirmed()?.datagrams?.listeners.length ?? 0,
     interfaces: network.links
       .filter(({ name }) => name !== 'lo')
       .map(({ name, mac }) => ({

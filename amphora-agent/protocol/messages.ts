@@ -97,6 +97,8 @@ export type ApplyResult = {
 
 export type StatusResult = HelloResult & {
   haproxy: { running: boolean; pid: number | null; workers: number }
+  /** UDP and SCTP listeners of the applied state, which need no HAProxy. Older agents omit it. */
+  datagramListeners?: number | undefined
   interfaces: { name: string; mac: string; addresses: string[] }[]
   uptimeSeconds: number
 }

@@ -20,6 +20,7 @@ const COMMANDS: Readonly<Record<string, string>> = {
   'sockets.txt': 'ss -tulpn; ss -s',
   'processes.txt': 'ps auxww',
   'nftables.txt': 'nft list ruleset',
+  'flows.txt': 'conntrack -C; conntrack -S',
   'haproxy.cfg': 'cat /run/krater/config/current/haproxy.cfg',
   'keepalived.conf': 'cat /run/krater/config/current/keepalived.conf',
   'haproxy-info.txt':

@@ -37,6 +37,7 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
             'haproxy',
             `${agent.haproxyVersion}, ${agent.haproxy.running ? `running, pid ${agent.haproxy.pid}, ${agent.haproxy.workers} workers` : 'not running'}`,
           ],
+          ['UDP and SCTP', `${agent.datagramListeners ?? 0} listeners`],
           ['keepalived', agent.keepalivedVersion],
           ...agent.interfaces.map(({ name, mac, addresses }): [string, string] => [
             `interface ${name}`,

@@ -1,3 +1,4 @@
+import type { StatusResult } from '../../../../amphora-agent/protocol/messages.js'
 import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import { createLog } from '../../../log/log.js'
 import type { RunRecord } from '../../state-directory/run-record.js'
@@ -36,11 +37,7 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
           const machine = known.get(row.id)
           if (machine?.state !== 'running') return fault(about, `its machine is ${machine?.state ?? 'missing'}`, remedy)
           return agents.status(row.id, row.address ?? '').then(
-            ({ haproxy }) =>
-              ok(
-                about,
-                `agent answers, HAProxy is ${haproxy.running ? 'running' : 'not running'}, last heartbeat ${lastHeartbeat(row)}`,
-              ),
+            status => ok(about, `agent answers, ${servingText(status)}, last heartbeat ${lastHeartbeat(row)}`),
             (error: Error) => fault(about, `its agent does not answer: ${error.message}`, remedy),
           )
         }),
@@ -54,6 +51,11 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
       note(`amphora ${amphoraId.slice(0, 8)}`, 'machine without a database row; housekeeping will remove it'),
     ),
   ]
+}
+
+function servingText({ haproxy, datagramListeners: count = 0 }: StatusResult): string {
+  const listeners = count === 0 ? '' : `, ${count} UDP or SCTP listener${count === 1 ? '' : 's'}`
+  return `HAProxy is ${haproxy.running ? 'running' : 'not running'}${listeners}`
 }
 
 /** Whether heartbeats reach the database. */

@@ -44,6 +44,7 @@ const apply = z.object({
 
 const status = hello.extend({
   haproxy: z.object({ running: z.boolean(), pid: count.nullable(), workers: count }),
+  datagramListeners: count.optional(),
   interfaces: z.array(z.object({ name: word, mac: word, addresses: z.array(word) })),
   uptimeSeconds: z.number().nonnegative(),
 })
