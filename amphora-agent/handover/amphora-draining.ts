@@ -10,8 +10,8 @@ import { loadRules } from './tunnel.js'
 
 /** How often to count the open connections of a draining amphora. */
 const COUNT_MS = 1_000
-/** A flow without a packet for so long has ended: UDP has no other end. */
-const QUIET_SECONDS = 5
+/** A flow without a packet for so long after the drain began has ended: UDP has no other end. */
+const QUIET_SECONDS = 10
 /** Where a process would be counted, stands for the kernel, which forwards UDP and SCTP. */
 const KERNEL = 0
 
@@ -51,7 +51,7 @@ export class AmphoraDraining {
       if (!drain.ended) await this.resume()
       return
     }
-    this.#store.keep({ drain: { endsAtMs, ended: false, cut: 0, underWay: [] } })
+    this.#store.keep({ drain: { beganAtMs: monotonicMs(), endsAtMs, ended: false, cut: 0, underWay: [] } })
     await this.resume()
     this.#log.info(`draining for at most ${seconds} s`)
   }
@@ -75,7 +75,8 @@ export class AmphoraDraining {
     if ((isBalancing || !hasExited) && !isOver && performance.now() - this.#countedAt < COUNT_MS) return
     this.#countedAt = performance.now()
     const flows = isBalancing ? await this.#activeFlows() : 0
-    const ended = hasExited && flows === 0
+    const quietAtMs = (this.#store.drain?.beganAtMs ?? 0) + QUIET_SECONDS * 1000
+    const ended = hasExited && flows === 0 && (!isBalancing || monotonicMs() > quietAtMs)
     const loads = hasExited ? [] : await haproxy.workerLoads()
     const workers = loads && [...loads, ...(isBalancing ? [{ pid: KERNEL, openSessions: flows }] : [])]
     if (isOver && !hasExited) await haproxy.stop()

@@ -122,13 +122,14 @@ export class FlowServer {
     const newest = underWay.sort((one, other) => other.secondsLeft - one.secondsLeft).slice(0, MOST_FLOWS)
     return {
       flows: newest.map(({ mark: _, secondsLeft: __, ...tuple }) => tuple),
-      clients: question === 'flows' ? [] : await this.#readClients(),
+      clients: question === 'flows' ? [] : await this.#readClients(question === 'all'),
     }
   }
 
-  async #readClients(): Promise<KnownClient[]> {
+  /** @param isUrgent whether the last reading is too old: the VIP is about to move */
+  async #readClients(isUrgent: boolean): Promise<KnownClient[]> {
     const started = performance.now()
-    if (started < this.#clients.until) return this.#clients.read
+    if (!isUrgent && started < this.#clients.until) return this.#clients.read
     const read = await this.#balancer.clients()
     const now = performance.now()
     this.#clients = { read, until: now + REST_FACTOR * (now - started) }

@@ -10,6 +10,8 @@ const stateSchema = z.strictObject({
   handover: z.strictObject({ ...handoverSchema.shape, endsAtMs: z.number() }).nullable(),
   drain: z
     .strictObject({
+      /** States stored by an older agent lack it. */
+      beganAtMs: z.number().default(0),
       endsAtMs: z.number(),
       ended: z.boolean(),
       /** Requests and connections closed or lost so far. */

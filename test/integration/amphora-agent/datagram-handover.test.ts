@@ -192,7 +192,7 @@ t.test('the VIP moves: flows stay with the amphora where they began, and clients
   await apply(successor, 12, SUBNETS)
   await apply(old, 11, [])
   await ask(successor, { verb: 'announce' })
-  await ask(old, { verb: 'drain', seconds: 12 })
+  await ask(old, { verb: 'drain', seconds: 20 })
   await until(async () => (/ 10\.66\.1\.12$/.test((await datagrams(53))[0]!) ? true : null))
   for (let round = 0; round < 3; round++) {
     t.strictSame(await Promise.all(flows.map(send => send())), before)
@@ -216,8 +216,8 @@ t.test('a drain lasts as long as there are packets, and at most as long as it ma
   await until(async () => {
     last = await traffic.ask<string>('flow', { name: 'near' })
     return (await draining())?.ended ? true : null
-  })
-  t.ok(performance.now() - started < 13_000)
+  }, 30_000)
+  t.ok(performance.now() - started < 21_000)
   t.match(await draining(), { cut: 1 }, 'the flow that still had packets')
   gone.add(old)
   await old.destroy()
