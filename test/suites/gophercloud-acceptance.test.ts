@@ -45,9 +45,6 @@ const PACKAGES: Readonly<Record<string, Readonly<Record<string, readonly string[
     ],
   },
   'networking/v2': {
-    'port security': ['TestExtensionGet', 'TestNetworksPortSecurityCRUD', 'TestPortsPortSecurityCRUD'],
-    'security groups': ['TestPortsRemoveSecurityGroups', 'TestPortsDontAlterSecurityGroups'],
-    'allowed address pairs of tenants': ['TestPortsRemoveAddressPair', 'TestPortsDontUpdateAllowedAddressPairs'],
     'DHCP options': ['TestPortsWithExtraDHCPOptsCRUD'],
     'subnet pools': [
       'TestSubnetsWithSubnetPool',
@@ -55,9 +52,9 @@ const PACKAGES: Readonly<Record<string, Readonly<Record<string, readonly string[
       'TestSubnetsWithSubnetPoolPrefixlen',
     ],
   },
-  'networking/v2/extensions': {
-    'security groups': ['TestSecurityGroupsCreateUpdateDelete', 'TestSecurityGroupsPort'],
-  },
+  'networking/v2/extensions': {},
+  'networking/v2/extensions/layer3': {},
+  'networking/v2/extensions/provider': {},
   'networking/v2/extensions/mtu': { 'an MTU that can be changed': ['TestMTUNetworkCRUDL'] },
   'networking/v2/extensions/networkipavailabilities': {},
   'networking/v2/extensions/portsbinding': { 'hosts that ports are bound to': ['TestPortsbindingCRUD'] },
@@ -69,7 +66,7 @@ const NOT_OFFERED = [
   ...['baremetal', 'blockstorage', 'clustering', 'compute', 'container', 'containerinfra', 'db', 'dns'],
   ...['identity/v2', 'imageservice', 'messaging', 'objectstorage', 'orchestration', 'placement'],
   ...['sharedfilesystems', 'workflow'],
-  ...['agents', 'dns', 'fwaas', 'fwaas_v2', 'layer3', 'lbaas', 'lbaas_v2', 'qos', 'rbacpolicies', 'subnetpools'].map(
+  ...['agents', 'dns', 'fwaas', 'fwaas_v2', 'lbaas', 'lbaas_v2', 'qos', 'rbacpolicies', 'subnetpools'].map(
     extension => `networking/v2/extensions/${extension}`,
   ),
   ...['trunks', 'vlantransparent', 'vpnaas'].map(extension => `networking/v2/extensions/${extension}`),

@@ -33,10 +33,9 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
     },
     failing: {
       ...all('there are no agents', ['agent', 'agent_add_remove_network', 'agent_add_remove_router']),
-      ...all('there are no routers', ['dvr_router', 'router', 'router_add_remove_interface']),
+      ...all('there are no distributed routers', ['dvr_router']),
       ...all('there is nothing to choose from', ['availability_zone', 'flavor', 'service_profile', 'service_provider']),
       ...all('a subnet gets its range when it is made', ['address_scope', 'subnet_from_subnet_pool', 'subnet_pool']),
-      ...all('nothing restricts the traffic of a port', ['security_group', 'security_group_rule']),
       ...all('networks are made one by one', ['auto_allocated_topology']),
       ...all('the list of IP availabilities is empty', ['network_ip_availability']),
       ...all('a network is shared with all projects or with none', ['rbac_policy']),
@@ -44,8 +43,6 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
     passing: 20,
   },
   cloud: {
-    // Without routers it fails before it removes its networks, which have the names of those of test_network.
-    excluded: all('there are no routers', ['project_cleanup']),
     skipped: {
       ...all('clustering service not supported by cloud', ['clustering']),
       ...all(NO_CONTAINERS, ['cluster_templates', 'magnum_services']),
@@ -71,11 +68,6 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
       TestComputeQuotas: COMPUTE,
       ...all('it searches for flavors of the compute service', ['range_search']),
       ...all('it needs an image service', ['image']),
-      ...all('there are no routers', ['router']),
-      ...all('nothing restricts the traffic of a port', ['security_groups']),
-      test_create_network_basic: 'it asks for the attribute of port security',
-      test_create_network_port_security_disabled: 'there is no port security',
-      test_create_network_provider_flat: 'networks are not mapped to physical ones',
     },
     passing: 62,
   },

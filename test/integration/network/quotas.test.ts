@@ -1,7 +1,7 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import { PORT_OWNER } from '../../../controller/network/driver.js'
-import { A, ADMIN, B, isFault, type Reply, startNetworkApi } from '../../support/clients/network-api.js'
+import { A, ADMIN, B, isFault, PLURALS, type Reply, startNetworkApi } from '../../support/clients/network-api.js'
 
 const DEFAULTS = {
   ...{ network: 100, subnet: 100, port: 500 },
@@ -62,26 +62,42 @@ t.test('projects see their limits and administrators set them', async t => {
 })
 
 t.test('concurrent requests never exceed a limit', async t => {
-  const api = await startNetworkApi({ quota: { network: 7, subnet: 7, port: 7 } })
+  const api = await startNetworkApi({
+    quota: { network: 7, subnet: 7, port: 7, router: 7, floatingip: 7, security_group: 8, security_group_rule: 30 },
+  })
   t.teardown(api.stop)
   const { call, create, driver } = api
   const network = await create('network', {})
   const subnet = await create('subnet', { network_id: network.id, cidr: '10.51.0.0/24' })
+  const outside = await create('network', { 'router:external': true }, ADMIN)
+  await create('subnet', { network_id: outside.id, cidr: '203.0.113.0/24' }, ADMIN)
+  const group = await create('security_group', {})
   const made = (replies: readonly Reply[]) => replies.filter(({ status }) => status === 201).length
   const bodies: Record<string, (index: number) => object> = {
     network: () => ({}),
     subnet: index => ({ network_id: network.id, cidr: `10.52.${index}.0/24` }),
     port: () => ({ network_id: network.id }),
+    router: () => ({ external_gateway_info: { network_id: outside.id } }),
+    floatingip: () => ({ floating_network_id: outside.id }),
+    // The group default counts, and so do the rules of groups.
+    security_group: () => ({}),
+    security_group_rule: index => ({
+      ...{ security_group_id: group.id, direction: 'ingress', protocol: 'udp' },
+      ...{ port_range_min: index + 1, port_range_max: index + 1 },
+    }),
   }
+  const expected: Record<string, number> = { network: 6, subnet: 6, security_group: 6, security_group_rule: 12 }
   for (const [kind, bodyOf] of Object.entries(bodies)) {
     // An administrator's requests for the project do not queue behind the project's own.
     const replies = await Promise.all(
       Array.from({ length: 20 }, (_, index) => {
         const body = index % 2 === 0 ? bodyOf(index) : { ...bodyOf(index), project_id: 'a' }
-        return call(`POST /v2.0/${kind}s`, index % 2 === 0 ? A : ADMIN, { [kind]: body })
+        return call(`POST /v2.0/${PLURALS[kind as keyof typeof PLURALS]}`, index % 2 === 0 ? A : ADMIN, {
+          [kind]: body,
+        })
       }),
     )
-    t.equal(made(replies), kind === 'port' ? 7 : 6, kind)
+    t.equal(made(replies), expected[kind] ?? 7, kind)
     for (const reply of replies.filter(({ status }) => status !== 201)) isFault(t, reply, 409, 'OverQuota')
   }
   const bulk = { ports: Array.from({ length: 3 }, () => ({ network_id: network.id })) }
