@@ -53,12 +53,15 @@ const PACKAGES: Readonly<Record<string, Readonly<Record<string, readonly string[
     ],
   },
   'networking/v2/extensions': {},
-  'networking/v2/extensions/layer3': {},
-  'networking/v2/extensions/provider': {},
+  'networking/v2/extensions/layer3': {
+    'address scopes': ['TestAddressScopesCRUD'],
+    'port forwardings of floating IPs': ['TestLayer3PortForwardingsCreateDelete'],
+    'an address that no real service leaves out of its answer': ['TestLayer3ExternalRouterCreateDelete'],
+  },
   'networking/v2/extensions/mtu': { 'an MTU that can be changed': ['TestMTUNetworkCRUDL'] },
   'networking/v2/extensions/networkipavailabilities': {},
   'networking/v2/extensions/portsbinding': { 'hosts that ports are bound to': ['TestPortsbindingCRUD'] },
-  'networking/v2/extensions/quotas': { 'quotas of routers, security groups and subnet pools': ['TestQuotasUpdate'] },
+  'networking/v2/extensions/quotas': { 'quotas of subnet pools and RBAC policies': ['TestQuotasUpdate'] },
 }
 
 /** Folders of packages that test services and extensions which Krater does not offer. */
