@@ -141,11 +141,16 @@ t.test('security groups follow their rows', async t => {
   await rows.database('port').where({ id: web.id }).update({ filtered: false })
   await eventually('a port without filter', () => isOpen(true))
 
-  await rows.port([[subnet, '10.0.0.100']], { device_owner: 'Octavia', ensured_name: 'vip', groups: [group] })
+  const vip = await rows.port([[subnet, '10.0.0.100']], { device_owner: 'Octavia', groups: [group] })
   const amphora = await settle('amphora', await rows.amphoraPort(subnet, '10.0.0.9', '10.0.0.100'), 24)
   await eventually('a VIP is filtered', async () => (await client.ask('10.0.0.100', soon)) === null)
   t.equal(await client.ask('10.0.0.9'), 'amphora 10.0.0.3', 'the address of its amphora is not')
   t.equal(await amphora.ask('10.0.0.3', { from: '10.0.0.9' }), 'friend 10.0.0.9')
   await rows.rule(group, { remote_ip_prefix: '10.0.0.3/32' })
-  await eventually('a rule opens the VIP', async () => (await client.ask('10.0.0.100', soon)) === 'amphora 10.0.0.3')
+  const answers = async (open: boolean) => ((await client.ask('10.0.0.100', soon)) === 'amphora 10.0.0.3') === open
+  await eventually('a rule opens the VIP', () => answers(true))
+  await rows.database('security_group_rule').where({ security_group_id: group }).delete()
+  await eventually('its removal closes the VIP', () => answers(false))
+  await rows.database('port').where({ id: vip.id }).update({ filtered: false })
+  await eventually('groups that a user’s port had for a machine do not filter the VIP', () => answers(true))
 })

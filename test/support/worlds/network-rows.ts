@@ -33,7 +33,7 @@ export function networkRows(database: Database) {
     const mac_address = `fa:16:3e:${randomBytes(3).toString('hex').match(/../g)!.join(':')}`
     const id = await insertPort(database, {
       ...{ network_id: networkId, project_id: PROJECT, name: '', device_id: '', device_owner: '', ensured_name: null },
-      ...{ mac_address, filtered: groups !== undefined && columns.ensured_name === undefined, ...columns },
+      ...{ mac_address, filtered: groups !== undefined, ...columns },
     })
     for (const [subnet, address] of subnets) {
       await database('fixed_ip').insert({ subnet_id: subnet.id, address, port_id: id })

@@ -40,8 +40,8 @@ export async function readFiltersOf(database: Knex, portId: string): Promise<Fil
 type FilterRow = Filter & { addresses: string[] }
 
 /**
- * An amphora's port is filtered for the VIPs that it may hold: by groups of its own, or of the VIP port that Krater made.
- * A VIP port of a user has groups for a machine that is not there.
+ * An amphora's port is filtered for the VIPs that it may hold: by groups of its own, or by those of the VIP's port. A
+ * user's port is not filtered by the groups that it had for a machine, only by those of the load balancer.
  */
 function readRows(database: Knex): Promise<FilterRow[]> {
   return many(
@@ -66,7 +66,7 @@ function readRows(database: Knex): Promise<FilterRow[]> {
                                   JOIN subnet ON subnet.id = fixed_ip.subnet_id
                                   JOIN port holder ON holder.id = fixed_ip.port_id
                                  WHERE subnet.network_id = port.network_id AND fixed_ip.address = allowed.address::inet
-                                   AND holder.ensured_name IS NOT NULL)
+                                   AND holder.filtered)
                           ORDER BY 1) AS group_ids
               FROM unnest(port.allowed_addresses) AS allowed (address)
              WHERE port.device_owner = ${PORT_OWNER.amphora} AND NOT port.filtered) vip
