@@ -43,6 +43,8 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
     passing: 20,
   },
   cloud: {
+    // It fails before it removes its networks, which have the names of those of test_network.
+    excluded: all('it leaves networks of the same names', ['project_cleanup']),
     skipped: {
       ...all('clustering service not supported by cloud', ['clustering']),
       ...all(NO_CONTAINERS, ['cluster_templates', 'magnum_services']),
@@ -68,6 +70,7 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
       TestComputeQuotas: COMPUTE,
       ...all('it searches for flavors of the compute service', ['range_search']),
       ...all('it needs an image service', ['image']),
+      test_create_network_provider_flat: 'no physical network has its name',
     },
     passing: 62,
   },
