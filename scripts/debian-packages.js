@@ -45,17 +45,21 @@ export const TEST_PACKAGES = [
   'testssl.sh',
   'wrk',
 ]
-/** Other projects' suites, which test/suites/ runs. */
+/** Other projects' suites, which test/suites/ runs, and the virtual machine of one of ours. */
 export const SUITE_PACKAGES = [
   'ansible',
   'barbican-tempest-plugin',
+  'busybox-static',
   'chromium',
+  'cpio',
   'golang-github-gophercloud-gophercloud-dev',
   'golang-go',
+  'kmod',
   'octavia-tempest-plugin',
   'openstack-dashboard',
   'python3-octavia-dashboard',
   'python3-requests-mock',
+  'qemu-system-x86',
   'tempest',
 ]
 

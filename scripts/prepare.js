@@ -2,6 +2,7 @@ import { existsSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, isBuilt } from './build.js'
+import { fetchKernel, hasKernel } from './debian-kernel.js'
 import {
   installPackages,
   missingPackages,
@@ -18,7 +19,7 @@ const logFile = join(root, 'prepare.log')
 /**
  * Installs and builds only what is missing. Prints nothing if nothing is missing.
  * @param withTests also installs what the tests and benchmarks need
- * @param withSuites also installs the suites of other projects
+ * @param withSuites also installs the suites of other projects, and fetches the kernel of the virtual machine
  */
 export async function prepare({ withTests = false, withSuites = false } = {}) {
   checkMachine()
@@ -30,6 +31,7 @@ export async function prepare({ withTests = false, withSuites = false } = {}) {
     await step(`Debian packages (${missing.join(' ')})`, report => installPackages(missing, { logFile, report }))
   }
   if (!fresh) await step('npm packages', report => installNodeModules(withTests, report))
+  if (withSuites && !hasKernel()) await step('Debian’s kernel', report => fetchKernel({ logFile, report }))
   if (!isBuilt()) await step('Build', build)
 }
 
