@@ -6,10 +6,12 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
+import { whoHas } from '../../../controller/cli/commands/doctor/frame-probe.js'
+import { conflictFindings, deliveryFinding } from '../../../controller/cli/commands/doctor/physical-networks.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
 import { ip, linkNamed } from '../../../controller/network/local/ip-command.js'
 import type { ProviderNetwork } from '../../../controller/network/local/uplinks/plan.js'
-import { Uplinks } from '../../../controller/network/local/uplinks/uplinks.js'
+import { detailedLinks, Uplinks } from '../../../controller/network/local/uplinks/uplinks.js'
 import { createLan, hostState, inNamespace, type Lan, outputIn } from '../../support/worlds/lan.js'
 
 const FRAMES = join(import.meta.dirname, '../../support/worlds/frames.pl')
@@ -155,6 +157,31 @@ t.test('machines, the host and the LAN reach each other, and the host stays as i
 
   await t.test('all pairs, over IPv4 and IPv6, with large packets', async t => {
     t.strictSame(await allReach(), [])
+  })
+
+  await t.test('the doctor finds addresses in use twice, and a network that delivers to no VIP', async t => {
+    const addresses = [
+      lan.address.v4(100),
+      lan.address.v6(101),
+      lan.address.v4(12),
+      lan.address.v6(12),
+      lan.address.v4(99),
+    ]
+    const hostLink = async () => (await detailedLinks(null, 'dev', lan.interfaceName))[0]!
+    const { address: from } = await hostLink()
+    const answers = await whoHas(lan.interfaceName, { addresses, from })
+    t.same(new Set(answers.map(({ address }) => address)), new Set(addresses.slice(0, 4)))
+    const conflicts = conflictFindings(answers, [early.macAddress, late.macAddress]).map(({ text }) => text)
+    t.equal(conflicts.length, 2, 'only those of others')
+    t.ok(conflicts.every(text => text.startsWith(lan.address.v4(12)) || text.startsWith(lan.address.v6(12))))
+    t.match(await deliveryFinding(await hostLink()), [{ state: 'ok' }])
+    const filter = `table bridge port { chain out { type filter hook forward priority 0; oifname "host" ether daddr & 01:00:00:00:00:00 == 0 ether daddr != ${from} drop; }\n}`
+    const nft = (...words: string[]) => outputIn(lan.switchNamespace, 'nft', ...words)
+    await nft(filter)
+    t.match(await deliveryFinding(await hostLink()), [
+      { state: 'fault', text: /does not deliver/, remedy: /promiscuous/ },
+    ])
+    await nft('delete', 'table', 'bridge', 'port')
   })
 
   await t.test('bulk transfers need no repeated segment and have no wrong checksum', async t => {

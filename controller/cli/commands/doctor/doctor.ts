@@ -17,6 +17,7 @@ import { environmentOf } from './environment.js'
 import { checkKeyFiles, checkKeyManager } from './keys.js'
 import { checkKeystone } from './keystone.js'
 import { checkDisk, checkKernel, checkPackages } from './machine.js'
+import { checkPhysicalNetworks } from './physical-networks.js'
 import { checkReach } from './reach.js'
 import { checkRouters } from './routers.js'
 import { checkService } from './service.js'
@@ -53,6 +54,7 @@ export async function doctor(directory: string): Promise<number> {
       await check('amphorae', () => checkAmphorae(instance, running))
       await check('routers', () => checkRouters(instance))
       await check('reach', () => checkReach(instance))
+      await check('physical networks', () => checkPhysicalNetworks(instance))
     }
   }
   return report(findings)

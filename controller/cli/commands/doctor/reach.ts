@@ -1,9 +1,9 @@
 import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
 import * as z from 'zod'
-import { type Finding, note } from '../../../checks/finding.js'
+import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import { findBuiltInNetworks } from '../../../network/bootstrap.js'
+import { followsRouters, forwards } from '../../../network/local/host/outside.js'
 import { networkDriverOf, requireInstanceId } from '../../wiring/drivers.js'
 import { hostLegName } from '../../wiring/host-networks.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
@@ -12,55 +12,99 @@ const run = promisify(execFile)
 
 /** What decides whether other machines reach the VIPs of the public network. */
 export type Reach = {
-  cidr: string
+  /** IPv4, then IPv6. */
+  cidrs: readonly string[]
   /** This machine's interface on the public network. */
   interfaceName: string
-  /** Whether this machine forwards IPv4 packets. */
-  forwards: boolean
+  /** Whether this machine forwards packets of each family. */
+  forwards: Readonly<Record<'ipv4' | 'ipv6', boolean>>
   /** A chain of the firewall that drops forwarded packets, such as `ip filter FORWARD`. */
   droppedBy: string | null
-  /** This machine's address towards other machines; null when it has none. */
+  /** This machine's IPv4 address towards other machines; null when it has none. */
   address: string | null
 }
 
-/** Says what other machines need to reach the VIPs. */
+/** Says what other machines need to reach the VIPs, and what the load balancers reach. */
 export async function checkReach(instance: Instance): Promise<Finding[]> {
   if (!networkDriverOf(instance).onHost) return []
   const database = openDatabase(instance, 'network', 'doctor')
   try {
-    const [subnet] = (await findBuiltInNetworks(database))?.public.subnets ?? []
-    if (subnet === undefined) return []
-    const forwards = readFileSync('/proc/sys/net/ipv4/ip_forward', 'utf8').trim() === '1'
+    const cidrs = ((await findBuiltInNetworks(database))?.public.subnets ?? []).map(({ cidr }) => cidr)
+    if (cidrs.length === 0) return []
     const chains = await run('nft', ['-j', 'list', 'chains'], { timeout: 10_000 })
     const routes = await run('ip', ['-j', '-4', 'route', 'show', 'default'], { timeout: 10_000 })
-    const interfaceName = hostLegName(requireInstanceId(instance.directory), 'pub')
-    const droppedBy = droppingChain(chains.stdout)
-    const address = await addressTowards(routes.stdout)
-    return [reachFinding({ cidr: subnet.cidr, interfaceName, forwards, droppedBy, address })]
+    const reach = {
+      cidrs,
+      interfaceName: hostLegName(requireInstanceId(instance.directory), 'pub'),
+      forwards: { ipv4: await forwards('ipv4'), ipv6: await forwards('ipv6') },
+      droppedBy: droppingChain(chains.stdout),
+      address: await addressTowards(routes.stdout),
+    }
+    return [reachFinding(reach), outsideFinding(reach, instance.config.network.outside, await followsRouters())]
   } finally {
     await database.destroy()
   }
 }
 
+const SWITCHES = { ipv4: 'net.ipv4.ip_forward', ipv6: 'net.ipv6.conf.all.forwarding' } as const
+
+const pass = (interfaceName: string): string[] => [
+  `iptables -I FORWARD -i ${interfaceName} -j ACCEPT`,
+  `iptables -I FORWARD -o ${interfaceName} -j ACCEPT`,
+]
+
+/** The families of the subnets that this machine does not forward. */
+const notForwarded = ({ cidrs, forwards }: Reach): ('ipv4' | 'ipv6')[] =>
+  [...new Set(cidrs.map(cidr => (cidr.includes(':') ? 'ipv6' : 'ipv4')))].filter(family => !forwards[family])
+
+const NAMES = { ipv4: 'IPv4', ipv6: 'IPv6' } as const
+
 /** Pure. Always a note: on this machine itself the VIPs work. */
-export function reachFinding({ cidr, interfaceName, forwards, droppedBy, address }: Reach): Finding {
-  const route = `on each other machine: ip route add ${cidr} via ${address ?? 'THE-ADDRESS-OF-THIS-MACHINE'}`
+export function reachFinding(reach: Reach): Finding {
+  const { cidrs, interfaceName, droppedBy, address } = reach
+  const missing = notForwarded(reach)
+  const all = cidrs.join(' and ')
+  const via = (cidr: string) => (cidr.includes(':') ? 'ITS-IPV6-ADDRESS' : (address ?? 'THE-ADDRESS-OF-THIS-MACHINE'))
   const steps = [
-    ...(forwards ? [] : ['sysctl -w net.ipv4.ip_forward=1']),
-    ...(droppedBy === null
-      ? []
-      : [`iptables -I FORWARD -i ${interfaceName} -j ACCEPT`, `iptables -I FORWARD -o ${interfaceName} -j ACCEPT`]),
-    route,
+    ...missing.map(family => `sysctl -w ${SWITCHES[family]}=1`),
+    ...(droppedBy === null ? [] : pass(interfaceName)),
+    `on each other machine: ${cidrs.map(cidr => `ip route add ${cidr} via ${via(cidr)}`).join('; ')}`,
   ]
   const why = [
-    ...(forwards ? [] : ['this machine forwards no packets']),
+    ...(missing.length === 0 ? [] : [`this machine forwards no ${missing.map(family => NAMES[family]).join(' and ')}`]),
     ...(droppedBy === null ? [] : [`the firewall drops forwarded packets (${droppedBy})`]),
   ]
   const text =
     why.length === 0
-      ? `other machines need a route to the VIPs in ${cidr}`
-      : `other machines cannot reach the VIPs in ${cidr}: ${why.join(', and ')}`
+      ? `other machines need a route to the VIPs in ${all}`
+      : `other machines cannot reach the VIPs in ${all}: ${why.join(', and ')}`
   return { ...note('reach', text), remedy: steps.join('\n    ') }
+}
+
+/**
+ * What load balancers reach beyond their networks. Pure.
+ * @param outside `network.outside`
+ * @param followsRouters whether router advertisements give this machine its routes
+ */
+export function outsideFinding(reach: Reach, outside: boolean | undefined, followsRouters: boolean): Finding {
+  if (outside !== true) {
+    const text = 'load balancers reach members on their own networks only'
+    const remedy = 'to let them reach what this machine reaches: krater settings --restart network.outside=true'
+    return outside === undefined ? { ...note('outside', text), remedy } : ok('outside', text)
+  }
+  const { droppedBy, interfaceName } = reach
+  if (droppedBy !== null) {
+    const text = `load balancers reach nothing beyond their networks: the firewall drops forwarded packets (${droppedBy})`
+    return fault('outside', text, pass(interfaceName).join('\n    '))
+  }
+  const [missing] = notForwarded(reach)
+  if (missing === undefined) return ok('outside', 'load balancers reach what this machine reaches')
+  const text = `load balancers reach no ${NAMES[missing]} beyond their networks: this machine does not forward it`
+  if (missing === 'ipv6' && followsRouters) {
+    const remedy = `this machine gets its IPv6 routes from a router, and ignores them once it forwards. On its interface: sysctl -w net.ipv6.conf.INTERFACE.accept_ra=2, then sysctl -w ${SWITCHES.ipv6}=1`
+    return { ...note('outside', text), remedy }
+  }
+  return fault('outside', text, `sysctl -w ${SWITCHES[missing]}=1`)
 }
 
 const chainsSchema = z.object({ nftables: z.array(z.object({ chain: z.unknown() }).partial()) })

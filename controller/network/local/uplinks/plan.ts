@@ -83,8 +83,7 @@ export function planUplinks(
     const hostEnd = uplinkHostEnd(instance, network.id)
     kept.add(fabricEnd)
     if (segmentationId === null) kept.add(hostEnd)
-    const link = hostLinks.find(({ ifname }) => ifname === name)
-    const fault = link === undefined ? absent(name) : unusable(link)
+    const { link, fault } = physicalInterface(name, hostLinks)
     if (fault !== null) refuse(fault.reason, fault.remedy)
     if (link === undefined || fault !== null) continue
     const ends = { network, bridge: bridgeOf(network.id), fabricEnd, link }
@@ -110,6 +109,15 @@ const vlanOf = ({ linkinfo }: DetailedLink): number | undefined =>
   linkinfo?.info_kind === 'vlan' ? linkinfo.info_data?.id : undefined
 
 type Fault = { reason: string; remedy: string }
+
+/** The interface that a physical network names, and why it cannot carry networks; null if it can. Pure. */
+export function physicalInterface(
+  name: string,
+  hostLinks: readonly DetailedLink[],
+): { link: DetailedLink | undefined; fault: Fault | null } {
+  const link = hostLinks.find(({ ifname }) => ifname === name)
+  return { link, fault: link === undefined ? absent(name) : unusable(link) }
+}
 
 const absent = (name: string): Fault => ({
   reason: `this machine has no interface ${name}`,
