@@ -185,7 +185,7 @@ exec ${process.execPath} ${root}/dist/agent.js --boot /run/krater/boot.json >/ro
   await vm.start('ip netns exec amphora unshare --mount bash /root/agent.sh')
   const pid = await eventually(
     'the agent starts',
-    async () => (await vm.run('cat /root/agent.pid || true')).trim(),
+    async () => (await vm.run('cat /root/agent.pid || true')).trim() || null,
     LIMIT_MS,
   )
   const socket = `/proc/${pid}/root/run/krater/agent.sock`
@@ -215,13 +215,13 @@ async function useNetworks(t: Test, vm: VirtualMachine): Promise<void> {
     ip -n lan address add 203.0.113.9/24 dev inner8
     ip -n lan link set inner8 up
     ip -n tagger link add link eth0 name tagged type vlan id 8
-    ip -n tagger address add 203.0.113.2/24 dev tagged
+    ip -n tagger address add 198.51.100.12/32 dev tagged
     ip -n tagger link set tagged up
+    ip -n tagger route add 203.0.113.0/24 dev tagged
   `)
-  await t.rejects(
-    tagger('ping -c 2 -W 5 203.0.113.9'),
-    /100% packet loss/,
-    'a frame with a tag of its own goes nowhere',
-  )
+  // With the machine's own addresses, so that nothing but the tag is wrong. ARP fails, so ping does.
+  await tagger('ping -c 2 -W 2 203.0.113.9 || true')
+  const received = await lan('cat /sys/class/net/inner8/statistics/rx_packets')
+  t.equal(received.trim(), '0', 'a frame with a tag of its own goes nowhere')
   await tagger('ping -c 1 -W 10 198.51.100.9')
 }
