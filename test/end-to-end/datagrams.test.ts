@@ -12,19 +12,42 @@ import { type Krater, startKrater, until } from '../support/worlds/krater.js'
 const run = promisify(execFile)
 
 type Stats = Record<'bytes_in' | 'bytes_out' | 'active_connections' | 'total_connections' | 'request_errors', number>
-type Shown = { operating_status: string }
+type Shown = { id: string; operating_status: string; provisioning_status: string }
 
-/** Words of the real client, and questions about what it made. */
-function clientOf(krater: Krater, cloud?: 'krater-admin') {
-  const words = (line: string) => line.split(' ')
-  const done = (line: string) => krater.openstack(words(`loadbalancer ${line}`), cloud)
-  const json = async <T>(line: string) => (await krater.openstack(words(`loadbalancer ${line} -f json`), cloud)) as T
-  const statusOf = async (line: string) => (await json<Shown>(line)).operating_status
+/** The words of the real client. */
+const clientOf = (krater: Krater, cloud?: 'krater-admin') => ({
+  done: (line: string) => krater.openstack(`loadbalancer ${line}`.split(' '), cloud),
+  json: async <T>(line: string) => (await krater.openstack(`loadbalancer ${line} -f json`.split(' '), cloud)) as T,
+})
+
+/** What the API shows, more cheaply than a client that is started for each question. */
+async function observerOf(krater: Krater) {
+  const api = await krater.api()
+  const list = async (path: string) => {
+    const answer = (await api.request('load-balancer', 'GET', `/v2/lbaas/${path}`)) as Record<string, Shown[]>
+    return Object.values(answer)[0] ?? []
+  }
+  /** @param named such as `listeners UDP`, or `members dns1 UDPs` with the name of the pool */
+  const show = async (named: string): Promise<Shown> => {
+    const [kind, name, poolName] = named.split(' ')
+    const pool = poolName === undefined ? null : await show(`pools ${poolName}`)
+    const [found] = await list(`${pool === null ? '' : `pools/${pool.id}/`}${kind}?name=${name}`)
+    if (found === undefined) throw new Error(`There is no ${named}`)
+    return found
+  }
   return {
-    done,
-    json,
-    is: (line: string, status: string) => until(`${line} is ${status}`, async () => (await statusOf(line)) === status),
-    stats: (line: string) => json<Stats>(line),
+    show,
+    is: (named: string, status: string) =>
+      until(`${named} is ${status}`, async () => (await show(named)).operating_status === status),
+    stats: async (named: string) => {
+      const { id } = await show(named)
+      const path = `/v2/lbaas/${named.split(' ')[0]}/${id}/stats`
+      return ((await api.request('load-balancer', 'GET', path)) as { stats: Stats }).stats
+    },
+    create: async (loadbalancer: object) => {
+      const answer = await api.request('load-balancer', 'POST', '/v2/lbaas/loadbalancers', { loadbalancer })
+      return (answer as { loadbalancer: Shown & { vip_address: string } }).loadbalancer
+    },
   }
 }
 
@@ -45,6 +68,7 @@ t.test('UDP listeners before real name servers', async t => {
   const directory = t.testdir({})
   const krater = await startKrater(t)
   const [tenant, admin] = [clientOf(krater), clientOf(krater, 'krater-admin')]
+  const { show, is, stats, create } = await observerOf(krater)
   const hosts: Member[] = []
   const servers: NameServer[] = []
   for (const number of [1, 2]) {
@@ -74,31 +98,37 @@ t.test('UDP listeners before real name servers', async t => {
       const { asked, lost } = await perform(directory, vip, 1, protocol)
       t.ok(asked > 100 && lost === 0, `${protocol}: ${asked} questions of dnsperf, ${lost} lost`)
     }
-    const { operating_status } = await tenant.json<Shown>(`member show UDPs ${first.name}`)
-    t.equal(operating_status, 'NO_MONITOR')
+    t.match(await show(`members ${first.name} UDPs`), { operating_status: 'NO_MONITOR' })
   })
 
   await t.test('a monitor asks a question, and a dead server gets no clients', async t => {
     const monitor = 'healthmonitor create --name ask --type UDP-CONNECT --delay 3 --timeout 2 --max-retries 1'
     await tenant.done(`${monitor} --url-path ${MONITOR_PATH} --wait UDPs`)
-    for (const host of hosts) await tenant.is(`member show UDPs ${host.name}`, 'ONLINE')
-    for (const what of ['show dns', 'listener show UDP', 'pool show UDPs']) await tenant.is(what, 'ONLINE')
+    for (const host of hosts) await is(`members ${host.name} UDPs`, 'ONLINE')
+    for (const what of ['loadbalancers dns', 'listeners UDP', 'pools UDPs']) await is(what, 'ONLINE')
     const asking = await keepAsking(vip)
     await secondServer.kill()
-    await tenant.is(`member show UDPs ${second.name}`, 'ERROR')
+    await is(`members ${second.name} UDPs`, 'ERROR')
     t.same(perServer(await tally(vip, 10)), [10, 0], 'only the living server gets clients')
     const { lost, servers } = await asking.stop()
     t.equal(servers.at(-1), 1, `a flow of the dead server has moved (${lost} questions lost)`)
-    await tenant.is('pool show UDPs', 'DEGRADED')
+    await is('pools UDPs', 'DEGRADED')
     const { stdout, status } = await krater.command('explain', 'dns')
     t.equal(status, 1)
     t.match(
       stdout,
-      new RegExp(`member .*${second.address}:53: ERROR since .*: Layer4 connection problem: Connection refused`),
+      new RegExp(
+        `member .*${second.address}:53: ERROR since .*: (Layer4 connection problem: Connection refused|Layer7 timeout)`,
+      ),
     )
-    t.match(stdout, new RegExp(`First cause: nothing listens on ${second.address}:53.*\nWhat to do: .*ss -lun`))
+    // A server that dies with a question in hand lets it time out; the next one is refused.
+    const causes = [
+      `nothing listens on ${second.address}:53.*\nWhat to do: .*ss -lun`,
+      `${second.address}:53 does not answer what the health monitor sends.*\nWhat to do: .*url_path`,
+    ]
+    t.match(stdout, new RegExp(`First cause: (${causes.join('|')})`))
     await secondServer.start()
-    await tenant.is(`member show UDPs ${second.name}`, 'ONLINE')
+    await is(`members ${second.name} UDPs`, 'ONLINE')
     t.same(perServer(await tally(vip, 10)), [5, 5], 'both servers get clients')
   })
 
@@ -108,7 +138,7 @@ t.test('UDP listeners before real name servers', async t => {
     t.same(perServer(await tally(vip, 20)), [15, 5], 'turns are by weight')
     await tenant.done(`member set --weight 0 --wait UDPs ${first.name}`)
     t.same(perServer(await tally(vip, 10)), [0, 10], 'weight 0 gets no new clients')
-    await tenant.is(`member show UDPs ${first.name}`, 'DRAINING')
+    await is(`members ${first.name} UDPs`, 'DRAINING')
     await tenant.done(`member set --weight 1 --wait UDPs ${first.name}`)
     await tenant.done(`member set --disable --wait UDPs ${second.name}`)
     t.same(perServer(await tally(vip, 10)), [10, 0], 'neither does a disabled member')
@@ -118,7 +148,7 @@ t.test('UDP listeners before real name servers', async t => {
   })
 
   await t.test('what clients may do, and what is counted', async t => {
-    const before = await tenant.stats('listener stats show UDP')
+    const before = await tenant.json<Stats>('listener stats show UDP')
     t.ok(before.total_connections > 60 && before.bytes_out > before.bytes_in && before.bytes_in > 10_000)
     await tenant.done('listener set --allowed-cidr 203.0.113.0/24 --wait UDP')
     t.equal(await askWho(vip, { limitMs: 500 }), 'no answer')
@@ -128,27 +158,27 @@ t.test('UDP listeners before real name servers', async t => {
     await tenant.done('listener unset --connection-limit --wait UDP')
     t.equal(typeof (await askWho(vip)), 'number')
     await until('statistics have grown', async () => {
-      const after = await tenant.stats('listener stats show UDP')
+      const after = await stats('listeners UDP')
       return after.total_connections > before.total_connections && after.request_errors > before.request_errors
     })
-    const { total_connections: all } = await tenant.stats('stats show dns')
+    const { total_connections: all } = await stats('loadbalancers dns')
     t.ok(all > before.total_connections, 'the load balancer has the sum')
     await tenant.done('listener set --disable --wait UDP')
     t.not(typeof (await askWho(vip, { limitMs: 500 })), 'number')
-    await tenant.is('listener show UDP', 'OFFLINE')
+    await is('listeners UDP', 'OFFLINE')
     t.equal((await perform(directory, vip, 1, 'tcp')).lost, 0, 'TCP goes on')
     await tenant.done('listener set --enable --wait UDP')
   })
 
   await t.test('a single amphora hands its flows to its successor', async t => {
-    const before = await tenant.stats('listener stats show UDP')
+    const before = await stats('listeners UDP')
     const moving = await keepAsking(vip)
     await admin.done('failover --wait dns')
     const { asked, lost, longestGapMs } = await moving.stop()
     t.comment(`failover: ${lost} of ${asked} questions lost, longest gap ${longestGapMs} ms`)
     t.same(perServer(await tally(vip, 10)), [5, 5], 'both servers get clients')
     await until('statistics go on', async () => {
-      const after = await tenant.stats('listener stats show UDP')
+      const after = await stats('listeners UDP')
       return after.total_connections > before.total_connections && after.bytes_in > before.bytes_in
     })
   })
@@ -157,19 +187,28 @@ t.test('UDP listeners before real name servers', async t => {
     const flavor = 'flavorprofile create --name pair --provider amphora --flavor-data'
     await admin.done(`${flavor} {"loadbalancer_topology":"ACTIVE_STANDBY"}`)
     await admin.done('flavor create --name pair --flavorprofile pair --enable')
-    const { id, vip_address: shared } = await tenant.json<{ id: string; vip_address: string }>(
-      'create --name two --flavor pair --vip-subnet-id public-subnet --wait',
-    )
-    await tenant.done('listener create --name pair --protocol UDP --protocol-port 53 --wait two')
-    await tenant.done(
-      'pool create --name pairs --protocol UDP --lb-algorithm SOURCE_IP --listener pair --session-persistence type=SOURCE_IP,persistence_timeout=60 --wait',
-    )
-    const monitor = 'healthmonitor create --type UDP-CONNECT --delay 3 --timeout 2 --max-retries 1'
-    await tenant.done(`${monitor} --url-path ${MONITOR_PATH} --wait pairs`)
-    for (const host of hosts) await tenant.done(`${member(host)} pairs`)
-    await tenant.is('show two', 'ONLINE')
+    const flavorId = (await admin.json<{ id: string }>('flavor show pair')).id
+    const subnetId = async (name: string) =>
+      ((await krater.openstack(['subnet', 'show', name, '-f', 'json'])) as { id: string }).id
+    const subnet_id = await subnetId('private-subnet')
+    const { id, vip_address: shared } = await create({
+      ...{ name: 'two', flavor_id: flavorId, vip_subnet_id: await subnetId('public-subnet') },
+      listeners: [{ name: 'pair', protocol: 'UDP', protocol_port: 53, default_pool: { name: 'pairs' } }],
+      pools: [
+        {
+          ...{ name: 'pairs', protocol: 'UDP', lb_algorithm: 'SOURCE_IP' },
+          session_persistence: { type: 'SOURCE_IP', persistence_timeout: 60 },
+          healthmonitor: { type: 'UDP-CONNECT', delay: 3, timeout: 2, max_retries: 1, url_path: MONITOR_PATH },
+          members: hosts.map(({ address }) => ({ address, protocol_port: 53, subnet_id })),
+        },
+      ],
+    })
+    await is('loadbalancers two', 'ONLINE')
     const [server] = (await tally(shared, 20)).keys()
     t.equal((await tally(shared, 20)).get(server ?? ''), 20, 'every question of a client comes to one server')
+
+    const { stdout: doctor } = await krater.command('doctor')
+    t.match(doctor, /agent answers, HAProxy is not running, 1 UDP or SCTP listener, last/, 'the doctor expects no more')
 
     const holder = async () => {
       const { stdout } = await krater.command('amphora', 'list')
@@ -180,10 +219,10 @@ t.test('UDP listeners before real name servers', async t => {
       return null
     }
     const whole = async () => {
-      const shown = await tenant.json<{ provisioning_status: string; operating_status: string }>('show two')
+      const shown = await show('loadbalancers two')
       return shown.provisioning_status === 'ACTIVE' && shown.operating_status === 'ONLINE'
     }
-    const before = await tenant.stats('listener stats show pair')
+    const before = await stats('listeners pair')
     const former = await holder()
     const [init] = (await processesInside(`krater-${krater.instance()}-${former}`)).filter(one => one.isFirst)
     if (init === undefined) throw new Error('No amphora holds the VIP')
@@ -204,7 +243,7 @@ t.test('UDP listeners before real name servers', async t => {
     t.same(move.servers, [server], 'its server stays the same')
     t.equal(typeof (await askWho(shared)), 'number')
     await until('statistics go on', async () => {
-      const after = await tenant.stats('listener stats show pair')
+      const after = await stats('listeners pair')
       return after.total_connections > before.total_connections && after.bytes_in > before.bytes_in
     })
     await tenant.done('delete --cascade --wait two')
