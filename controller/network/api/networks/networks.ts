@@ -214,6 +214,12 @@ async function refuseIfGatewaysUseIt(trx: Knex, id: string): Promise<void> {
 async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
   const row = await lockOwned(trx, networkSource, caller, id, 'delete_network')
   if (isUsedByControllers(row.built_in)) throw inUse(id, `The load balancer service needs its ${row.built_in} network.`)
+  // As in Neutron: floating IPs that lead nowhere go with their network.
+  await execute(
+    trx,
+    sql`WITH idle AS (DELETE FROM floating_ip WHERE floating_network_id = ${id} AND router_id IS NULL RETURNING floating_port_id)
+        DELETE FROM port WHERE id IN (SELECT floating_port_id FROM idle)`,
+  )
   try {
     await execute(trx, sql`DELETE FROM network WHERE id = ${id}`)
   } catch (error) {

@@ -158,6 +158,11 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
   if (cidr.version === 4 && (ipv6_ra_mode !== null || ipv6_address_mode !== null)) {
     throw invalidInput('ipv6_ra_mode or ipv6_address_mode cannot be set when ip_version is not 6.')
   }
+  if (ipv6_ra_mode !== null && ipv6_address_mode !== null && ipv6_ra_mode !== ipv6_address_mode) {
+    throw invalidInput(
+      `ipv6_ra_mode set to '${ipv6_ra_mode}' with ipv6_address_mode set to '${ipv6_address_mode}' is not valid. If both attributes are set, they must be the same value`,
+    )
+  }
   // Lock the quota's row before the network's, in the same order as the creation of a port.
   await chargeQuota(trx, projectId, 'subnet', quota)
   // Locked until the end, so that of two overlapping subnets created concurrently the second sees the first.

@@ -66,8 +66,8 @@ async function refuseForeign(trx: Knex, port: PortFacts, { ip_address, mac_addre
   const refusal = await maybeOne(
     trx,
     sql<{ reason: string }>`
-      SELECT 'the address of a gateway' AS reason FROM subnet
-       WHERE network_id = ${port.network_id} AND gateway_ip <<= ${ip_address}::inet
+      SELECT 'the address of a gateway that others use' AS reason FROM subnet JOIN network ON network.id = subnet.network_id
+       WHERE network.id = ${port.network_id} AND network.shared AND gateway_ip <<= ${ip_address}::inet
       UNION ALL
       SELECT 'addresses of the management network' FROM subnet JOIN network ON network.id = subnet.network_id
        WHERE network.built_in = 'management' AND subnet.cidr && ${ip_address}::inet

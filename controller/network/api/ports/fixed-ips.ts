@@ -56,35 +56,46 @@ export async function placeIpv4(
   else await placeOne(trx, port, subnets, desired, rules)
 }
 
+type FixedIp = { subnet_id: string; ip_address: string }
+
 /** Replaces a port's addresses. Never releases those that stay, not even for a moment. */
 export async function replaceFixedIps(
   trx: Knex,
-  port: NewPort & { fixedIps: readonly { subnet_id: string; ip_address: string }[] },
+  port: NewPort & { fixedIps: readonly FixedIp[] },
   desired: readonly RequestedFixedIp[],
   rules: SharedAddresses,
 ): Promise<void> {
-  const surplus = [...port.fixedIps]
-  const take = (matches: (present: { subnet_id: string; ip_address: string }) => boolean) => {
-    const index = surplus.findIndex(matches)
-    return index >= 0 && surplus.splice(index, 1).length === 1
-  }
-  const rest = desired
-    .filter(
-      ({ subnet_id, ip_address }) =>
-        ip_address === undefined ||
-        !take(present => present.ip_address === ip_address && present.subnet_id === (subnet_id ?? present.subnet_id)),
-    )
-    .filter(
-      ({ subnet_id, ip_address }) =>
-        ip_address !== undefined || !take(present => present.subnet_id === (subnet_id ?? present.subnet_id)),
-    )
-  for (const { subnet_id, ip_address } of surplus) {
+  const { gone, added } = compareFixedIps(port.fixedIps, desired)
+  for (const { subnet_id, ip_address } of gone) {
     await execute(
       trx,
       sql`DELETE FROM fixed_ip WHERE port_id = ${port.id} AND subnet_id = ${subnet_id} AND address = ${ip_address}`,
     )
   }
-  await placeFixedIps(trx, port, rest, rules)
+  await placeFixedIps(trx, port, added, rules)
+}
+
+/** What a port loses and gains when it gets the desired addresses. A desired one that leaves a part open keeps what it has. Pure. */
+export function compareFixedIps(
+  present: readonly FixedIp[],
+  desired: readonly RequestedFixedIp[],
+): { gone: FixedIp[]; added: RequestedFixedIp[] } {
+  const gone = [...present]
+  const keep = (matches: (fixedIp: FixedIp) => boolean) => {
+    const index = gone.findIndex(matches)
+    return index >= 0 && gone.splice(index, 1).length === 1
+  }
+  const added = desired
+    .filter(
+      ({ subnet_id, ip_address }) =>
+        ip_address === undefined ||
+        !keep(fixedIp => fixedIp.ip_address === ip_address && fixedIp.subnet_id === (subnet_id ?? fixedIp.subnet_id)),
+    )
+    .filter(
+      ({ subnet_id, ip_address }) =>
+        ip_address !== undefined || !keep(fixedIp => fixedIp.subnet_id === (subnet_id ?? fixedIp.subnet_id)),
+    )
+  return { gone, added }
 }
 
 async function subnetsOf(trx: Knex, networkId: string): Promise<SubnetFacts[]> {

@@ -24,7 +24,7 @@ import {
 import { ensureDefaultGroup } from '../security-groups/default-group.js'
 import { selectOne } from '../select.js'
 import { addressPairs, setAddressPairs } from './address-pairs.js'
-import { placeFixedIps, type RequestedFixedIp, replaceFixedIps } from './fixed-ips.js'
+import { compareFixedIps, placeFixedIps, type RequestedFixedIp, replaceFixedIps } from './fixed-ips.js'
 import { chooseSecurity, requireSecurityRights, setGroups } from './port-security.js'
 import { type PortRow, portSource, presentPort } from './port-source.js'
 
@@ -157,7 +157,9 @@ async function update(
   const body = parseAttributes(updateSchema, attributes)
   requireDeviceRights(caller, body.device_owner, 'update')
   const { name, description, admin_state_up, mac_address, device_id, device_owner, fixed_ips } = body
-  const changesUse = Object.keys(body).some(name => !HARMLESS.has(name))
+  const changesUse = Object.keys(body).some(
+    name => !HARMLESS.has(name) && !(name === 'fixed_ips' && keepsAddresses(row, fixed_ips)),
+  )
   if (changesUse && isRouterPort(row)) {
     throw conflict('PortInUse', `Unable to complete operation on port ${id}. It belongs to a router or floating IP.`)
   }
@@ -183,6 +185,11 @@ async function update(
   if (body.security_groups !== undefined) await setGroups(trx, caller, id, body.security_groups)
   if (body.allowed_address_pairs !== undefined) await setAddressPairs(trx, caller, id, body.allowed_address_pairs)
   return shown(trx, caller, id)
+}
+
+function keepsAddresses({ fixed_ips }: PortRow, desired: readonly RequestedFixedIp[] = []): boolean {
+  const { gone, added } = compareFixedIps(fixed_ips, desired)
+  return gone.length === 0 && added.length === 0
 }
 
 /** @throws NeutronError 400 if a floating IP leads to an address that would go */

@@ -7,10 +7,13 @@ import type { Route } from './router-source.js'
 
 const MAX_ROUTES = 30
 
+/** More in one request is not worth comparing. */
+const MAX_GIVEN = 10 * MAX_ROUTES
+
 /** The attribute routes. */
-export const routes = z.array(
-  z.strictObject({ destination: attribute.cidr.transform(cidr => cidr.text), nexthop: attribute.address }),
-)
+export const routes = z
+  .array(z.strictObject({ destination: attribute.cidr.transform(cidr => cidr.text), nexthop: attribute.address }))
+  .max(MAX_GIVEN, { error: `the maximum is ${MAX_GIVEN} routes in a request` })
 
 const isSame = (a: Route, b: Route) => a.destination === b.destination && a.nexthop === b.nexthop
 

@@ -80,7 +80,7 @@ const ethertype = z.string({ error: 'not a text' }).transform((text): EtherType 
 })
 
 /** A port, or an ICMP type or code: which numbers are right depends on the protocol. */
-const port = attribute.integer(-1, 999_999).nullable()
+const port = attribute.integer(-999_999, 999_999).nullable()
 
 export const createSchema = z
   .strictObject({
@@ -90,7 +90,8 @@ export const createSchema = z
     port_range_min: port,
     port_range_max: port,
     remote_ip_prefix: attribute.text.nullable(),
-    remote_group_id: attribute.id.nullable(),
+    // As in Neutron, what is no ID is the ID of no group.
+    remote_group_id: attribute.text.transform(text => text.toLowerCase()).nullable(),
     remote_address_group_id: z.null({ error: 'this service has no address groups' }),
     project_id: attribute.projectId,
     tenant_id: attribute.projectId,
