@@ -43,30 +43,39 @@ export type Target = {
 type Table<Row> = {
   source: Source<Row>
   present: (row: Row, caller: Caller) => Item
-  create: (trx: Transaction, caller: Caller, body: unknown) => Promise<Item>
+  /** @returns the ID of the new object */
+  create: (trx: Transaction, caller: Caller, body: unknown) => Promise<string>
   remove: (trx: Transaction, caller: Caller, id: string) => Promise<void>
 }
 
 type ChangeableTable<Row> = Table<Row> & {
   source: Source<Row> & { kind: ChangeableKind }
-  update: (trx: Transaction, caller: Caller, id: string, body: unknown) => Promise<Item>
+  update: (trx: Transaction, caller: Caller, id: string, body: unknown) => Promise<void>
 }
 
+/** The object as the change in this transaction leaves it. */
+export const shown = async <Row>(
+  trx: Transaction,
+  { source, present }: Pick<Table<Row>, 'source' | 'present'>,
+  caller: Caller,
+  id: string,
+): Promise<Item> => present((await selectOne(trx, source, caller, id))!, caller)
+
 /** A resource in one of Krater's own tables. */
-export const tableResource = <Row extends CommonRow>(
-  database: Database,
-  { source, present, create, remove }: Table<Row>,
-): Resource => ({
+export const tableResource = <Row extends CommonRow>(database: Database, table: Table<Row>): Resource => ({
   list: async (caller, listing) => {
-    const page = await selectPage(database, source, caller, listing)
-    return { ...page, items: page.items.map(row => present(row, caller)) }
+    const page = await selectPage(database, table.source, caller, listing)
+    return { ...page, items: page.items.map(row => table.present(row, caller)) }
   },
   show: async (caller, id) => {
-    const row = await selectOne(database, source, caller, id)
-    return row && present(row, caller)
+    const row = await selectOne(database, table.source, caller, id)
+    return row && table.present(row, caller)
   },
-  create: (caller, bodies) => createEach(database, caller, bodies, (trx, body) => create(trx, caller, body)),
-  remove: target => changeAt(database, source, target, trx => remove(trx, target.caller, target.id)),
+  create: (caller, bodies) =>
+    createEach(database, caller, bodies, async (trx, body) =>
+      shown(trx, table, caller, await table.create(trx, caller, body)),
+    ),
+  remove: target => changeAt(database, table.source, target, trx => table.remove(trx, target.caller, target.id)),
 })
 
 /** A resource in one of Krater's own tables, whose objects can be changed. */
@@ -76,7 +85,10 @@ export const changeableResource = <Row extends CommonRow>(
 ): ChangeableResource => ({
   ...tableResource(database, table),
   update: (target, body) =>
-    changeAt(database, table.source, target, trx => table.update(trx, target.caller, target.id, body)),
+    changeAt(database, table.source, target, async trx => {
+      await table.update(trx, target.caller, target.id, body)
+      return shown(trx, table, target.caller, target.id)
+    }),
   retag: (target, change) => changeAt(database, table.source, target, trx => retag(trx, table.source, target, change)),
 })
 
@@ -108,6 +120,8 @@ export function checkRevision(expected: number | null, current: number): void {
     `Constrained to ${expected}, but current revision is ${current}`,
   )
 }
+
+export const FOREIGN_KEY_VIOLATION = '23503'
 
 const inTurn = createQueues()
 

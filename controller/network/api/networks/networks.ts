@@ -16,13 +16,14 @@ import {
   changeableResource,
   commonColumns,
   commonFilters,
+  FOREIGN_KEY_VIOLATION,
   type Item,
   lockOwned,
   ownerOf,
   presentCommon,
   requireWriter,
 } from '../resource.js'
-import { type Source, selectOne, tagFilters } from '../select.js'
+import { type Source, tagFilters } from '../select.js'
 import {
   chooseProvider,
   PROVIDER_ATTRIBUTES,
@@ -146,7 +147,7 @@ async function create(
   caller: Caller,
   attributes: unknown,
   { quota, physical_networks }: NetworkSettings,
-): Promise<Item> {
+): Promise<string> {
   requireWriter(caller, 'create_network')
   const body = parseAttributes(createSchema, attributes)
   const owner = ownerOf(caller, body, 'create_network')
@@ -169,10 +170,10 @@ async function create(
     sql<{ id: string }>`INSERT INTO network ${insertion([row])} ON CONFLICT DO NOTHING RETURNING id`,
   )
   if (made === undefined) throw providerInUse(provider)
-  return shown(trx, caller, made.id)
+  return made.id
 }
 
-async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
+async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<void> {
   const row = await lockOwned(trx, networkSource, caller, id, 'update_network')
   const body = parseAttributes(updateSchema, attributes)
   requireAdminRights(caller, body, 'update')
@@ -185,7 +186,6 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
   const given = { name, description, admin_state_up, shared, external, port_security_enabled }
   const values = assignments({ ...given, ...CHANGED })
   await execute(trx, sql`UPDATE network SET ${values} WHERE id = ${id}`)
-  return shown(trx, caller, id)
 }
 
 async function refuseIfOthersUseIt(trx: Knex, { id, project_id, name }: NetworkRow): Promise<void> {
@@ -230,9 +230,3 @@ async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
 
 /** Networks that the controllers themselves use. */
 export const isUsedByControllers = (builtIn: string | null): boolean => builtIn === 'management' || builtIn === 'public'
-
-export const FOREIGN_KEY_VIOLATION = '23503'
-
-async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentNetwork((await selectOne(trx, networkSource, caller, id))!, caller)
-}

@@ -18,6 +18,7 @@ import {
   changeableResource,
   commonColumns,
   commonFilters,
+  FOREIGN_KEY_VIOLATION,
   type Item,
   lockOwned,
   ownerOf,
@@ -26,7 +27,7 @@ import {
   requireWriter,
 } from '../resource.js'
 import { type Source, selectOne, tagFilters } from '../select.js'
-import { FOREIGN_KEY_VIOLATION, isUsedByControllers, networkSource } from './networks.js'
+import { isUsedByControllers, networkSource } from './networks.js'
 import { checkGateway, checkPools, chooseGateway, choosePools } from './subnet-rules.js'
 
 export type SubnetRow = CommonRow & {
@@ -141,7 +142,7 @@ export const createSubnets = (database: Database, config: QuotaSettings): Change
     remove,
   })
 
-async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<Item> {
+async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<string> {
   requireWriter(caller, 'create_subnet')
   requireAttributes(attributes, ['network_id', 'cidr'])
   const body = parseAttributes(createSchema, attributes)
@@ -186,7 +187,7 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
   }
   const id = await insertSubnet(trx, columns, pools)
   await refuseManagementOverlap(trx, id)
-  return shown(trx, caller, id)
+  return id
 }
 
 async function refuseOverlap(trx: Knex, networkId: string, cidr: string): Promise<void> {
@@ -210,7 +211,7 @@ async function refuseManagementOverlap(trx: Knex, id: string): Promise<void> {
   )
 }
 
-async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
+async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<void> {
   const row = await lockOwned(trx, subnetSource, caller, id, 'update_subnet')
   const body = parseAttributes(updateSchema, attributes)
   const cidr = parseCidr(row.cidr)!
@@ -234,7 +235,6 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
   await execute(trx, sql`UPDATE subnet SET ${values} WHERE id = ${id}`)
   if (host_routes !== undefined) await refuseManagementOverlap(trx, id)
   if (allocation_pools !== undefined) await replacePools(trx, id, allocation_pools)
-  return shown(trx, caller, id)
 }
 
 async function refuseGatewayInUse(trx: Knex, id: string, gateway: string | null): Promise<void> {
@@ -263,7 +263,3 @@ async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
 
 const inUse = (id: string, reason: string) =>
   conflict('SubnetInUse', `Unable to complete operation on subnet ${id}: ${reason}`)
-
-async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentSubnet((await selectOne(trx, subnetSource, caller, id))!)
-}

@@ -12,15 +12,7 @@ import { attribute, parseAttributes, requireAttributes } from '../body.js'
 import { networkSource } from '../networks/networks.js'
 import { badRequest, conflict, invalidInput, notAuthorized, notFound } from '../neutron-error.js'
 import { chargeQuota, type QuotaSettings } from '../quotas.js'
-import {
-  CHANGED,
-  type ChangeableResource,
-  changeableResource,
-  type Item,
-  ownerOf,
-  owns,
-  requireWriter,
-} from '../resource.js'
+import { CHANGED, type ChangeableResource, changeableResource, ownerOf, owns, requireWriter } from '../resource.js'
 import { ensureDefaultGroup } from '../security-groups/default-group.js'
 import { selectOne } from '../select.js'
 import { addressPairs, setAddressPairs } from './address-pairs.js'
@@ -93,7 +85,7 @@ function requireDeviceRights(caller: Caller, deviceOwner: string | undefined, ve
   }
 }
 
-async function create(trx: Knex, caller: Caller, attributes: unknown, config: PortSettings): Promise<Item> {
+async function create(trx: Knex, caller: Caller, attributes: unknown, config: PortSettings): Promise<string> {
   requireWriter(caller, 'create_port')
   requireAttributes(attributes, ['network_id'])
   const body = parseAttributes(createSchema, attributes)
@@ -126,7 +118,7 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, config: Po
   await setGroups(trx, caller, id, groups)
   await placeFixedIps(trx, { id, networkId: network.id, projectId }, body.fixed_ips, config.shared_addresses)
   if (body.allowed_address_pairs !== undefined) await setAddressPairs(trx, caller, id, body.allowed_address_pairs)
-  return shown(trx, caller, id)
+  return id
 }
 
 const macInUse = (networkId: string, mac: string | undefined) =>
@@ -150,7 +142,7 @@ async function update(
   id: string,
   attributes: unknown,
   { shared_addresses }: PortSettings,
-): Promise<Item> {
+): Promise<void> {
   const row = await lockPort(trx, caller, id)
   requireWriter(caller, 'update_port')
   if (!owns(caller, row)) throw notAuthorized('update_port')
@@ -184,7 +176,6 @@ async function update(
   await execute(trx, sql`UPDATE port SET ${values} WHERE id = ${id}`)
   if (body.security_groups !== undefined) await setGroups(trx, caller, id, body.security_groups)
   if (body.allowed_address_pairs !== undefined) await setAddressPairs(trx, caller, id, body.allowed_address_pairs)
-  return shown(trx, caller, id)
 }
 
 function keepsAddresses({ fixed_ips }: PortRow, desired: readonly RequestedFixedIp[] = []): boolean {
@@ -236,8 +227,4 @@ async function lockPort(trx: Knex, caller: Caller, id: string): Promise<PortRow>
   const row = await selectOne(trx, portSource, caller, id, true)
   if (row === null) throw notFound('port', id)
   return row
-}
-
-async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentPort((await selectOne(trx, portSource, caller, id))!)
 }

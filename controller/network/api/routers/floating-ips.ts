@@ -138,7 +138,7 @@ async function create(
   caller: Caller,
   attributes: unknown,
   { quota, shared_addresses }: RouterSettings,
-): Promise<Item> {
+): Promise<string> {
   requireWriter(caller, 'create_floatingip')
   requireAttributes(attributes, ['floating_network_id'])
   const body = parseAttributes(createSchema, attributes)
@@ -170,24 +170,19 @@ async function create(
   }
   await execute(trx, sql`INSERT INTO floating_ip ${insertion([columns])}`)
   await changeAssociation(trx, caller, id, body)
-  return shown(trx, caller, id)
+  return id
 }
 
-async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
+async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<void> {
   await lockOwned(trx, floatingIpSource, caller, id, 'update_floatingip')
   const body = parseAttributes(updateSchema, attributes)
   await changeAssociation(trx, caller, id, body)
   const values = assignments({ description: body.description, ...CHANGED })
   await execute(trx, sql`UPDATE floating_ip SET ${values} WHERE id = ${id}`)
-  return shown(trx, caller, id)
 }
 
 async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
   const { floating_port_id } = await lockOwned(trx, floatingIpSource, caller, id, 'delete_floatingip')
   await execute(trx, sql`DELETE FROM floating_ip WHERE id = ${id}`)
   await execute(trx, sql`DELETE FROM port WHERE id = ${floating_port_id}`)
-}
-
-async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentFloatingIp((await selectOne(trx, floatingIpSource, caller, id))!)
 }

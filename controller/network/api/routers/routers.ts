@@ -18,6 +18,7 @@ import {
   lockOwned,
   ownerOf,
   requireWriter,
+  shown,
   type Target,
 } from '../resource.js'
 import { selectOne } from '../select.js'
@@ -62,7 +63,7 @@ export const createRouters = (database: Database, config: RouterSettings): Chang
     remove,
   })
 
-async function create(trx: Knex, caller: Caller, attributes: unknown, config: RouterSettings): Promise<Item> {
+async function create(trx: Knex, caller: Caller, attributes: unknown, config: RouterSettings): Promise<string> {
   requireWriter(caller, 'create_router')
   const body = parseAttributes(createSchema, attributes)
   const owner = ownerOf(caller, body, 'create_router')
@@ -79,7 +80,7 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, config: Ro
   if (info !== null) {
     await changeGateway(trx, caller, { id, project_id: owner, gateway: null }, info, config.shared_addresses)
   }
-  return shown(trx, caller, id)
+  return id
 }
 
 async function update(
@@ -88,7 +89,7 @@ async function update(
   id: string,
   attributes: unknown,
   { shared_addresses }: RouterSettings,
-): Promise<Item> {
+): Promise<void> {
   const body = parseAttributes(updateSchema, attributes)
   const { name, description, admin_state_up, external_gateway_info: info } = body
   // A gateway's address counts in the project's share: its quota row is locked before the router, as in a create.
@@ -102,7 +103,6 @@ async function update(
   if (body.routes !== undefined) await storeRoutes(trx, id, body.routes ?? [])
   const values = assignments({ name, description, admin_state_up, ...CHANGED })
   await execute(trx, sql`UPDATE router SET ${values} WHERE id = ${id}`)
-  return shown(trx, caller, id)
 }
 
 async function storeRoutes(trx: Knex, id: string, given: RouterRow['routes']): Promise<void> {
@@ -135,9 +135,5 @@ export const changeRoutes = (
     const change = action === 'add_extraroutes' ? addRoutes : removeRoutes
     await storeRoutes(trx, id, change(row.routes, given))
     await execute(trx, sql`UPDATE router SET ${assignments(CHANGED)} WHERE id = ${id}`)
-    return shown(trx, caller, id)
+    return shown(trx, { source: routerSource, present: presentRouter }, caller, id)
   })
-
-async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentRouter((await selectOne(trx, routerSource, caller, id))!)
-}

@@ -7,7 +7,6 @@ import { sqlState } from '../../../database/transaction.js'
 import type { Caller } from '../../../identity/caller.js'
 import { isAdmin, ownObjects } from '../../visibility.js'
 import { attribute, parseAttributes } from '../body.js'
-import { FOREIGN_KEY_VIOLATION } from '../networks/networks.js'
 import { conflict } from '../neutron-error.js'
 import { chargeQuota, type QuotaSettings } from '../quotas.js'
 import {
@@ -17,13 +16,14 @@ import {
   changeableResource,
   commonColumns,
   commonFilters,
+  FOREIGN_KEY_VIOLATION,
   type Item,
   lockOwned,
   ownerOf,
   presentCommon,
   requireWriter,
 } from '../resource.js'
-import { type Source, selectOne, tagFilters } from '../select.js'
+import { type Source, tagFilters } from '../select.js'
 import { ensureDefaultGroup } from './default-group.js'
 import { presentRule, RULE_COLUMNS, type RuleRow } from './rules.js'
 
@@ -84,7 +84,7 @@ export function createGroups(database: Database, config: QuotaSettings): Changea
   }
 }
 
-async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<Item> {
+async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<string> {
   requireWriter(caller, 'create_security_group')
   const body = parseAttributes(createSchema, attributes)
   const owner = ownerOf(caller, body, 'create_security_group')
@@ -108,10 +108,10 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
     ethertype,
   }))
   await execute(trx, sql`INSERT INTO security_group_rule ${insertion(egress)}`)
-  return shown(trx, caller, id)
+  return id
 }
 
-async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<Item> {
+async function update(trx: Knex, caller: Caller, id: string, attributes: unknown): Promise<void> {
   const row = await lockOwned(trx, groupSource, caller, id, 'update_security_group')
   const { name, description, stateful } = parseAttributes(updateSchema, attributes)
   if (row.is_default && name !== undefined && name !== row.name) {
@@ -129,7 +129,6 @@ async function update(trx: Knex, caller: Caller, id: string, attributes: unknown
   }
   const values = assignments({ name, description, stateful, ...CHANGED })
   await execute(trx, sql`UPDATE security_group SET ${values} WHERE id = ${id}`)
-  return shown(trx, caller, id)
 }
 
 async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
@@ -146,7 +145,3 @@ async function remove(trx: Knex, caller: Caller, id: string): Promise<void> {
 }
 
 const inUse = (id: string) => conflict('SecurityGroupInUse', `Security Group ${id} in use.`)
-
-async function shown(trx: Knex, caller: Caller, id: string): Promise<Item> {
-  return presentGroup((await selectOne(trx, groupSource, caller, id))!)
-}

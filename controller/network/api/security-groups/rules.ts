@@ -21,7 +21,7 @@ import {
   requireWriter,
   tableResource,
 } from '../resource.js'
-import { type Source, selectOne } from '../select.js'
+import type { Source } from '../select.js'
 import { type EtherType, keyOf, normaliseRule, type Rule } from './rule-rules.js'
 
 export type RuleRow = CommonRow & Omit<Rule, 'protocol_number'> & { security_group_id: string }
@@ -113,7 +113,7 @@ export const createRules = (database: Database, config: QuotaSettings): Resource
     remove,
   })
 
-async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<Item> {
+async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }: QuotaSettings): Promise<string> {
   requireWriter(caller, 'create_security_group_rule')
   requireAttributes(attributes, ['security_group_id', 'direction'])
   const body = parseAttributes(createSchema, attributes)
@@ -148,7 +148,7 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
     trx,
     sql<{ id: string }>`INSERT INTO security_group_rule ${insertion([columns])} RETURNING id`,
   )
-  return presentRule((await selectOne(trx, ruleSource, caller, id))!)
+  return id
 }
 
 /** @throws NeutronError 404 if the caller may not see the group */
