@@ -3,13 +3,14 @@ import type { Page } from '../../api/paging.js'
 import type { Database } from '../../database/connection.js'
 import { execute } from '../../database/query.js'
 import { assignments, type Fragment, identifier, join, sql } from '../../database/sql.js'
-import { inTransaction, type Transaction } from '../../database/transaction.js'
+import { inTransaction, isUniqueViolation, sqlState, type Transaction } from '../../database/transaction.js'
 import type { Caller } from '../../identity/caller.js'
 import { createQueues } from '../../process/in-turn.js'
+import { InvalidPortRequest } from '../driver.js'
 import { isAdmin } from '../visibility.js'
 import type { ChangeableKind, Singular } from './kinds.js'
 import type { Listing } from './listing.js'
-import { invalidRequest, NeutronError, notAuthorized, notFound } from './neutron-error.js'
+import { conflict, invalidRequest, NeutronError, notAuthorized, notFound } from './neutron-error.js'
 import { type Source, selectOne, selectPage } from './select.js'
 
 /** An object as the API returns it. */
@@ -99,10 +100,30 @@ export const changeAt = <Result>(
   target: Target,
   change: (trx: Transaction) => Promise<Result>,
 ): Promise<Result> =>
-  inTransaction(database, async trx => {
+  inOneGo(database, async trx => {
     await requireRevision(trx, source, target)
     return change(trx)
   })
+
+/**
+ * Runs a change in a transaction. If it crosses another request, which removes what this one refers to or makes what it
+ * makes, it runs again and sees what the other did.
+ * @throws NeutronError 409 if it crosses another one once more
+ */
+async function inOneGo<Result>(database: Database, change: (trx: Transaction) => Promise<Result>): Promise<Result> {
+  try {
+    return await inTransaction(database, change)
+  } catch (error) {
+    if (!isCrossed(error)) throw error
+  }
+  return inTransaction(database, change).catch(error => {
+    if (!isCrossed(error)) throw error
+    throw conflict('HTTPConflict', 'Other requests change the same objects at the same time. Try again.')
+  })
+}
+
+const isCrossed = (error: unknown): boolean =>
+  isUniqueViolation(error) || sqlState(error) === FOREIGN_KEY_VIOLATION || error instanceof InvalidPortRequest
 
 /** Locks the row, so that the revision cannot change before the operation. @throws NeutronError 412 */
 async function requireRevision(trx: Knex, source: Source<CommonRow>, { caller, id, revision }: Target): Promise<void> {
@@ -136,7 +157,7 @@ function createEach(
   create: (trx: Transaction, body: unknown) => Promise<Item>,
 ): Promise<Item[]> {
   return inTurn(caller.project?.id ?? '', () =>
-    inTransaction(database, async trx => {
+    inOneGo(database, async trx => {
       const made: Item[] = []
       for (const body of bodies) made.push(await create(trx, body))
       return made

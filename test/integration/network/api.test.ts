@@ -186,6 +186,12 @@ t.test('subnets', async t => {
       [{ cidr: '10.10.9.0/24', gateway_ip: '10.10.8.1' }, 400, 'InvalidInput', /Gateway is not valid on subnet/],
       [{ cidr: '10.10.9.0/24', gateway_ip: '10.10.9.255' }, 400, 'InvalidInput', /Gateway is not valid on subnet/],
       [{ cidr: '10.10.9.0/24', ipv6_ra_mode: 'slaac' }, 400, 'InvalidInput', /cannot be set/],
+      [
+        { cidr: 'fd00:99::/64', ipv6_ra_mode: 'slaac', ipv6_address_mode: 'dhcpv6-stateful' },
+        400,
+        'InvalidInput',
+        /must be the same value/,
+      ],
       [{ cidr: '0.0.0.0/0' }, 400, 'InvalidInput', /0 is not allowed/],
       [{ cidr: '10.10.9.0/24', network_id: randomUUID() }, 404, 'NetworkNotFound', /could not be found/],
       [{ cidr: '10.10.9.0/24', colour: 'red' }, 400, 'HTTPBadRequest', "Unrecognized attribute(s) 'colour'"],

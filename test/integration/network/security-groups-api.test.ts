@@ -4,9 +4,7 @@ import { A, ADMIN, B, type Item, isFault, READER, startNetworkApi } from '../../
 
 const api = await startNetworkApi({ physical_networks: { lan: 'eth9', storage: 'eth8' } })
 t.teardown(api.stop)
-const { db, call, create, list } = api
-
-const show = async (path: string, key: string, token = A) => (await call(`GET /v2.0/${path}`, token)).body[key] as Item
+const { db, call, create, list, show } = api
 
 t.test('security groups', async t => {
   await t.test('each project has a default group from its first request on', async t => {
@@ -66,9 +64,12 @@ t.test('security groups', async t => {
     t.match(await post({ remote_group_id: group.id, ethertype: 'ipv6' }), { status: 201 })
     isFault(t, await post({ ethertype: 'IPv5' }), 400, 'SecurityGroupRuleInvalidEtherType')
     isFault(t, await post({ direction: 'sideways' }), 400, 'HTTPBadRequest', /not in \['ingress', 'egress'\]/)
-    isFault(t, await post({ remote_group_id: randomUUID() }), 404, 'SecurityGroupNotFound')
+    for (const remote_group_id of [randomUUID(), 'web']) {
+      isFault(t, await post({ remote_group_id }), 404, 'SecurityGroupNotFound')
+    }
     isFault(t, await post({ security_group_id: randomUUID() }), 404, 'SecurityGroupNotFound')
     isFault(t, await post({ ...web, port_range_min: 90 }), 400, 'SecurityGroupInvalidPortRange')
+    isFault(t, await post({ ...web, port_range_min: -16 }), 400, 'SecurityGroupInvalidPortValue', /port -16/)
     isFault(t, await post({}, READER), 403, 'PolicyNotAuthorized')
     const racing = await Promise.all(Array.from({ length: 4 }, () => post({ protocol: 'udp', ethertype: 'IPv6' })))
     t.strictSame(racing.map(({ status }) => status).sort(), [201, 409, 409, 409])
@@ -174,6 +175,12 @@ t.test('security groups', async t => {
       /maximum is 10/,
     )
     t.equal((await set([{ ip_address: '10.31.0.1' }], ADMIN)).status, 200, 'an administrator may')
+    const alone = await create('network', {})
+    await create('subnet', { network_id: alone.id, cidr: '10.33.0.0/24' })
+    const whole = [{ ip_address: '10.33.0.0/24' }]
+    t.match(await create('port', { network_id: alone.id, allowed_address_pairs: whole }), {
+      allowed_address_pairs: whole,
+    })
     const guest = { port: { allowed_address_pairs: [{ ip_address: '10.31.0.99' }] } }
     isFault(
       t,

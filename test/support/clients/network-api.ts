@@ -41,6 +41,16 @@ async function validate(token: string): Promise<Caller | null> {
   }
 }
 
+/** What a request is refused with; by default, one of project A. */
+export type Refusal = readonly [
+  operation: string,
+  body: unknown,
+  status: number,
+  type: string,
+  message: RegExp,
+  token?: string,
+]
+
 /**
  * A network service over a new database, once with the local driver and once with the noop driver, which
  * accepts every id.
@@ -81,6 +91,14 @@ export async function startNetworkApi(settings: Record<string, unknown> = {}) {
     return { status: response.status, headers: response.headers, body: text === '' ? {} : JSON.parse(text) }
   }
 
+  const create = async (kind: keyof typeof PLURALS, body: object, token = A): Promise<Item> => {
+    const reply = await call(`POST /v2.0/${PLURALS[kind]}`, token, { [kind]: body })
+    if (reply.status !== 201) throw new Error(`${kind}: ${reply.status} ${JSON.stringify(reply.body)}`)
+    return reply.body[kind] as Item
+  }
+  const act = (router: Item, action: string, body: object, token = A) =>
+    call(`PUT /v2.0/routers/${router.id}/${action}`, token, body)
+
   return {
     db,
     driver: createLocalDriver(db, config.shared_addresses),
@@ -88,10 +106,19 @@ export async function startNetworkApi(settings: Record<string, unknown> = {}) {
     url: server.url,
     noopUrl: noop.url,
     call,
-    create: async (kind: keyof typeof PLURALS, body: object, token = A): Promise<Item> => {
-      const reply = await call(`POST /v2.0/${PLURALS[kind]}`, token, { [kind]: body })
-      if (reply.status !== 201) throw new Error(`${kind}: ${reply.status} ${JSON.stringify(reply.body)}`)
-      return reply.body[kind] as Item
+    create,
+    show: async (path: string, key: string, token = A) => (await call(`GET /v2.0/${path}`, token)).body[key] as Item,
+    /** A network of the project with one subnet. */
+    place: async (cidr: string, token = A, subnet: object = {}) => {
+      const network = await create('network', {}, token)
+      return { network, subnet: await create('subnet', { network_id: network.id, cidr, ...subnet }, token) }
+    },
+    connect: (router: Item, body: object, token = A) => act(router, 'add_router_interface', body, token),
+    disconnect: (router: Item, body: object, token = A) => act(router, 'remove_router_interface', body, token),
+    refuseAll: async (t: Test, refusals: readonly Refusal[]): Promise<void> => {
+      for (const [operation, body, status, type, message, token = A] of refusals) {
+        isFault(t, await call(operation, token, body), status, type, message)
+      }
     },
     list: async (plural: string, query: string, token = A, base = server.url): Promise<Item[]> => {
       const reply = await call(`GET /v2.0/${plural}?${query}`, token, undefined, { base })

@@ -4,7 +4,7 @@ import type { Database } from '../../../database/connection.js'
 import { execute, many, maybeOne } from '../../../database/query.js'
 import { assignments, sql } from '../../../database/sql.js'
 import type { Caller } from '../../../identity/caller.js'
-import { InvalidPortRequest, ROUTER_PORT_OWNERS } from '../../driver.js'
+import { ROUTER_PORT_OWNERS } from '../../driver.js'
 import { insertPort } from '../../local/ports.js'
 import type { SharedAddresses } from '../../local/shared-addresses.js'
 import { isAdmin } from '../../visibility.js'
@@ -110,8 +110,6 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, config: Po
     device_owner,
     ensured_name: null,
     ...security,
-  }).catch(error => {
-    throw error instanceof InvalidPortRequest ? notFound('network', network.id) : error
   })
   if (id === null) throw macInUse(network.id, body.mac_address)
   const groups = body.security_groups ?? (security.filtered ? [await ensureDefaultGroup(trx, projectId)] : [])

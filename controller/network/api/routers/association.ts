@@ -8,6 +8,8 @@ import { selectOne } from '../select.js'
 
 type Requested = { port_id?: string | null | undefined; fixed_ip_address?: string | null | undefined }
 
+type FixedIp = PortRow['fixed_ips'][number]
+
 type FloatingFacts = {
   id: string
   project_id: string
@@ -71,6 +73,7 @@ async function associate(
   }
   const fixed = chooseAddress(port, wanted)
   const routerId = await lockRouter(trx, floating, port, fixed.subnet_id)
+  await lockAddress(trx, portId, fixed)
   const other = await maybeOne(
     trx,
     sql`SELECT id FROM floating_ip
@@ -91,8 +94,18 @@ async function associate(
   )
 }
 
+/** Of two floating IPs that would lead to one address at the same time, the second sees the first. @throws NeutronError 400 */
+async function lockAddress(trx: Knex, portId: string, { subnet_id, ip_address }: FixedIp): Promise<void> {
+  const held = await maybeOne(
+    trx,
+    sql`SELECT address FROM fixed_ip
+         WHERE subnet_id = ${subnet_id} AND address = ${ip_address} AND port_id = ${portId} FOR NO KEY UPDATE`,
+  )
+  if (held === undefined) throw badRequest('floatingip', `Port ${portId} does not have fixed ip ${ip_address}`)
+}
+
 /** The IPv4 address of the port that the floating IP leads to: the wanted one, or the only one. */
-function chooseAddress({ id, fixed_ips }: PortRow, wanted: string | null): PortRow['fixed_ips'][number] {
+function chooseAddress({ id, fixed_ips }: PortRow, wanted: string | null): FixedIp {
   const candidates = fixed_ips.filter(({ ip_address }) => !ip_address.includes(':'))
   if (wanted?.includes(':')) {
     throw badRequest(

@@ -5,6 +5,7 @@ import { execute, maybeOne, one } from '../../../database/query.js'
 import { assignments, insertion, sql } from '../../../database/sql.js'
 import { sqlState } from '../../../database/transaction.js'
 import type { Caller } from '../../../identity/caller.js'
+import { lockQuota } from '../../quota.js'
 import { isAdmin, ownObjects } from '../../visibility.js'
 import { attribute, parseAttributes } from '../body.js'
 import { conflict } from '../neutron-error.js'
@@ -88,6 +89,8 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, { quota }:
   requireWriter(caller, 'create_security_group')
   const body = parseAttributes(createSchema, attributes)
   const owner = ownerOf(caller, body, 'create_security_group')
+  // As in the creation of a port, which may need the default group too, the quota's row is locked first.
+  await lockQuota(trx, owner)
   await ensureDefaultGroup(trx, owner)
   if (body.name?.toLowerCase() === 'default') {
     throw conflict('SecurityGroupDefaultAlreadyExists', 'Default security group already exists.')
