@@ -6,7 +6,7 @@ import { networkDescription } from './api/description.js'
 import { type DialectOptions, networkDialect, type Service } from './api/dialect.js'
 import { createNetworks, networkSource } from './api/networks/networks.js'
 import { createSubnets, subnetSource } from './api/networks/subnets.js'
-import { createNoopResource, noopRouterActions } from './api/noop.js'
+import { changeableNoopResource, noopResource, noopRouterActions } from './api/noop.js'
 import { portSource } from './api/ports/port-source.js'
 import { createPorts } from './api/ports/ports.js'
 import { createQuotas, noopQuotas } from './api/quotas.js'
@@ -50,13 +50,13 @@ export function createNetworkApi({ database, config, log, ...options }: NetworkA
 
 const noopService = ({ quota }: NetworkApiOptions['config']): Service => ({
   resources: {
-    network: createNoopResource('network'),
-    subnet: createNoopResource('subnet'),
-    port: createNoopResource('port'),
-    router: createNoopResource('router'),
-    floatingip: createNoopResource('floatingip'),
-    security_group: createNoopResource('security_group'),
-    security_group_rule: createNoopResource('security_group_rule'),
+    network: changeableNoopResource('network'),
+    subnet: changeableNoopResource('subnet'),
+    port: changeableNoopResource('port'),
+    router: changeableNoopResource('router'),
+    floatingip: changeableNoopResource('floatingip'),
+    security_group: changeableNoopResource('security_group'),
+    security_group_rule: noopResource('security_group_rule'),
   },
   routerActions: noopRouterActions,
   quotas: noopQuotas,

@@ -101,7 +101,9 @@ t.test('gophercloud’s own acceptance tests', async t => {
       t.equal(outcomeOf(test, stdout), 'PASS', `${name}: ${test}`)
     }
     for (const [reason, tests] of Object.entries(notOffered)) {
-      for (const test of tests) t.match(stdout, `--- FAIL: ${test} `, `${name}: ${test} needs ${reason}`)
+      for (const test of tests) {
+        t.match(stdout, new RegExp(`^--- (FAIL|SKIP): ${test} `, 'm'), `${name}: ${test} needs ${reason}`)
+      }
     }
   }
 })

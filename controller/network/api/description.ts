@@ -6,15 +6,10 @@ import type { Caller } from '../../identity/caller.js'
 import { COUNTED_RESOURCES } from '../quota.js'
 import { RIGHTS, type Right, type Service } from './dialect.js'
 import { EXAMPLES } from './examples.js'
-import { createSchema as networkCreate, updateSchema as networkUpdate } from './networks/networks.js'
-import { createSchema as subnetCreate, updateSchema as subnetUpdate } from './networks/subnets.js'
+import { SINGULARS } from './kinds.js'
 import { noopItem } from './noop.js'
-import { createSchema as portCreate, updateSchema as portUpdate } from './ports/ports.js'
 import type { Item } from './resource.js'
-import { createSchema as floatingIpCreate, updateSchema as floatingIpUpdate } from './routers/floating-ips.js'
-import { createSchema as routerCreate, updateSchema as routerUpdate } from './routers/routers.js'
-import { createSchema as groupCreate, updateSchema as groupUpdate } from './security-groups/groups.js'
-import { createSchema as ruleCreate } from './security-groups/rules.js'
+import { CREATE_SCHEMAS, UPDATE_SCHEMAS } from './schemas.js'
 
 type NetworkRoute = Route<Service, Caller, Right>
 
@@ -27,18 +22,9 @@ const limits = (form: Schema) => Object.fromEntries(COUNTED_RESOURCES.map(name =
 const limit: Schema = { type: 'integer', minimum: -1, description: '-1 is unlimited.' }
 
 const schemas = (): Readonly<Record<string, Schema>> => ({
-  network: answerForm(noopItem('network'), networkCreate),
-  network_create: formOf(networkCreate),
-  network_update: formOf(networkUpdate),
-  subnet: answerForm(noopItem('subnet'), subnetCreate),
-  subnet_create: formOf(subnetCreate),
-  subnet_update: formOf(subnetUpdate),
-  port: answerForm(noopItem('port'), portCreate),
-  port_create: formOf(portCreate),
-  port_update: formOf(portUpdate),
-  router: answerForm(noopItem('router'), routerCreate),
-  router_create: formOf(routerCreate),
-  router_update: formOf(routerUpdate),
+  ...Object.fromEntries(SINGULARS.map(kind => [kind, answerForm(noopItem(kind), CREATE_SCHEMAS[kind])])),
+  ...formsOf('create', CREATE_SCHEMAS),
+  ...formsOf('update', UPDATE_SCHEMAS),
   router_interface: objectOf({
     id: text,
     tenant_id: text,
@@ -48,14 +34,6 @@ const schemas = (): Readonly<Record<string, Schema>> => ({
     subnet_id: text,
     subnet_ids: { type: 'array', items: text },
   }),
-  floatingip: answerForm(noopItem('floatingip'), floatingIpCreate),
-  floatingip_create: formOf(floatingIpCreate),
-  floatingip_update: formOf(floatingIpUpdate),
-  security_group: answerForm(noopItem('security_group'), groupCreate),
-  security_group_create: formOf(groupCreate),
-  security_group_update: formOf(groupUpdate),
-  security_group_rule: answerForm(noopItem('security_group_rule'), ruleCreate),
-  security_group_rule_create: formOf(ruleCreate),
   tags: objectOf({ tags: { type: 'array', items: text } }),
   links: {
     type: 'array',
@@ -78,6 +56,9 @@ const schemas = (): Readonly<Record<string, Schema>> => ({
   }),
   unauthorized: objectOf({ error: objectOf({ code: { type: 'integer' }, title: text, message: text }) }),
 })
+
+const formsOf = (verb: string, schemas: Readonly<Record<string, z.ZodObject>>): Record<string, Schema> =>
+  Object.fromEntries(Object.entries(schemas).map(([kind, schema]) => [`${kind}_${verb}`, formOf(schema)]))
 
 /** The form of an object in answers: the types of an example, nullable where the create request is. */
 function answerForm(example: Item, create: z.ZodObject): Schema {

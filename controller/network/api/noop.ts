@@ -3,21 +3,29 @@ import type { Caller } from '../../identity/caller.js'
 import { noopId, noopNetwork, noopPort, noopSubnet } from '../noop/driver.js'
 import { isUuid } from '../visibility.js'
 import { parseAttributes, requireAttributes } from './body.js'
-import type { Singular } from './kinds.js'
+import type { ChangeableKind, Singular } from './kinds.js'
 import type { Listing } from './listing.js'
-import { createSchema as networkSchema, presentNetwork } from './networks/networks.js'
-import { presentSubnet, createSchema as subnetSchema } from './networks/subnets.js'
+import { presentNetwork } from './networks/networks.js'
+import { presentSubnet } from './networks/subnets.js'
 import { notFound } from './neutron-error.js'
 import { presentPort } from './ports/port-source.js'
-import { createSchema as portSchema } from './ports/ports.js'
-import { type ChangeableResource, checkRevision, type Item, ownerOf, requireWriter, type Target } from './resource.js'
+import {
+  type ChangeableResource,
+  checkRevision,
+  type Item,
+  ownerOf,
+  type Resource,
+  requireWriter,
+  type Target,
+} from './resource.js'
 import type { RouterActions } from './routers/actions.js'
-import { createSchema as floatingIpSchema, presentFloatingIp } from './routers/floating-ips.js'
+import { presentFloatingIp } from './routers/floating-ips.js'
 import { type Interface, requestedInterface } from './routers/interfaces.js'
 import { presentRouter } from './routers/router-source.js'
-import { createSchema as routerSchema, routesSchema } from './routers/routers.js'
-import { createSchema as groupSchema, presentGroup } from './security-groups/groups.js'
-import { presentRule, createSchema as ruleSchema } from './security-groups/rules.js'
+import { routesSchema } from './routers/routers.js'
+import { CREATE_SCHEMAS, UPDATE_SCHEMAS } from './schemas.js'
+import { presentGroup } from './security-groups/groups.js'
+import { presentRule } from './security-groups/rules.js'
 
 /** Whose project objects have, and who sees which attributes. */
 type Viewer = Pick<Caller, 'project' | 'roles'>
@@ -127,16 +135,6 @@ const SEES_ALL: Viewer = { project: null, roles: ['admin'] }
 /** An example of an object in answers. */
 export const noopItem = (singular: Singular): Item => PRESENT[singular](noopId(singular, 'name', ''), SEES_ALL, '')
 
-const SCHEMAS = {
-  network: networkSchema,
-  subnet: subnetSchema,
-  port: portSchema,
-  router: routerSchema,
-  floatingip: floatingIpSchema,
-  security_group: groupSchema,
-  security_group_rule: ruleSchema,
-} as const
-
 const REQUIRED: Readonly<Record<Singular, readonly string[]>> = {
   network: [],
   subnet: ['network_id', 'cidr'],
@@ -151,7 +149,7 @@ const REQUIRED: Readonly<Record<Singular, readonly string[]>> = {
  * The noop driver's resource: every requested ID or name exists, and nothing is stored. A name always maps to the same
  * ID. A list without a filter by ID or name is empty.
  */
-export function createNoopResource(singular: Singular): ChangeableResource {
+export function noopResource(singular: Singular): Resource {
   const present = PRESENT[singular]
   const show = async (caller: Caller, id: string) => (isUuid(id) ? present(id.toLowerCase(), caller, '') : null)
 
@@ -162,21 +160,13 @@ export function createNoopResource(singular: Singular): ChangeableResource {
       requireWriter(caller, `create_${singular}`)
       return bodies.map(body => {
         requireAttributes(body, REQUIRED[singular])
-        const attributes = parseAttributes(SCHEMAS[singular], body)
+        const attributes = parseAttributes(CREATE_SCHEMAS[singular], body)
         const owner = ownerOf(caller, attributes, `create_${singular}`)
         return { ...present(randomUUID(), caller, ''), ...wireValues(attributes), project_id: owner, tenant_id: owner }
       })
     },
-    update: async (target, body) => {
-      const item = found(singular, target, `update_${singular}`)
-      return { ...item, ...wireValues(parseAttributes(SCHEMAS[singular].partial(), body)) }
-    },
     remove: async target => {
       found(singular, target, `delete_${singular}`)
-    },
-    retag: async (target, change) => {
-      found(singular, target, `update_${singular}s_tags`)
-      return change([])
     },
   }
 
@@ -188,6 +178,19 @@ export function createNoopResource(singular: Singular): ChangeableResource {
     return names.map(name => present(noopId(singular, 'name', name), caller, name))
   }
 }
+
+/** The same for objects that can be changed. */
+export const changeableNoopResource = (singular: ChangeableKind): ChangeableResource => ({
+  ...noopResource(singular),
+  update: async (target, body) => {
+    const item = found(singular, target, `update_${singular}`)
+    return { ...item, ...wireValues(parseAttributes(UPDATE_SCHEMAS[singular], body)) }
+  },
+  retag: async (target, change) => {
+    found(singular, target, `update_${singular}s_tags`)
+    return change([])
+  },
+})
 
 /** The object that a caller may change. @throws NeutronError 403, 404, 412 */
 function found(singular: Singular, { caller, id, revision }: Target, rule: string): Item {
