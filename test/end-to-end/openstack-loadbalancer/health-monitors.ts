@@ -165,7 +165,7 @@ export async function healthMonitors(t: Test, { member }: Scene): Promise<void> 
       [`${create} --type HTTP --domain-name a.example ${paces} spare`, 1, /HTTP 400/],
       [`${create} --type HTTP --domain-name a.example --http-version 1.0 ${paces} spare`, 1, /HTTP 400/],
       [`${create} --type UDP-CONNECT ${paces} spare`, 1, /HTTP 400/],
-      [`${create} --type PING ${paces} datagrams`, 1, /HTTP 400/],
+      [`${create} --type HTTPS ${paces} datagrams`, 1, /HTTP 400/],
       [`${create} --type UDP-CONNECT --delay 1 --timeout 1 --max-retries 3 datagrams`, 1, /HTTP 400/],
       ['loadbalancer healthmonitor set --name x nowhere', 1, /Unable to locate nowhere in healthmonitors/],
       ['loadbalancer healthmonitor unset --name nowhere', 1, /Unable to locate nowhere in healthmonitors/],

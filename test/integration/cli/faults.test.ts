@@ -329,11 +329,11 @@ async function findClosedNetwork(t: Test, krater: FaultyKrater): Promise<void> {
   t.equal(stderr, '')
   t.match(
     stdout,
-    /other machines cannot reach the VIPs in 10\.99\.16\.0\/20: this machine forwards no packets, and the/,
+    /other machines cannot reach the VIPs in 10\.99\.16\.0\/20 and \S+: this machine forwards neither IPv4 nor IPv6, and the/,
   )
   t.match(
     stdout,
-    /firewall drops forwarded packets \(ip filter FORWARD\)\n {4}what to do: sysctl -w net\.ipv4\.ip_forward=1\n/,
+    /firewall drops forwarded packets \(ip filter FORWARD\)\n {4}what to do: sysctl -w net\.ipv4\.ip_forward=1\n +sysctl -w net\.ipv6\.conf\.all\.forwarding=1\n/,
   )
   t.match(
     stdout,

@@ -25,8 +25,12 @@ t.test('a router and its floating IPs wake the network worker, and a change of n
     await connection.query('UNLISTEN krater_network')
     await db.client.releaseConnection(connection)
   })
-  /** What the channel says of an operation; a query in the listening connection makes sure that it has arrived. */
+  /**
+   * What the channel says of an operation. What was said before a query in the listening connection has arrived with
+   * its answer.
+   */
   const toldBy = async (act: () => Promise<unknown>) => {
+    await connection.query('SELECT 1')
     heard.length = 0
     await act()
     await connection.query('SELECT 1')

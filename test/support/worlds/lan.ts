@@ -34,13 +34,16 @@ export async function outputIn(namespace: string | null, ...argv: [string, ...st
 }
 
 /**
- * What the host has of these: an interface with its addresses, routes and queueing disciplines, and the links and
- * firewall tables whose names contain a text. For comparison; other tests change the rest.
+ * What the host has of an interface, and what has a text in its name. For comparison; other tests change the rest.
  */
 export async function hostState(interfaceName: string, text: string): Promise<string[]> {
+  return [...(await interfaceState(interfaceName)), ...(await namesWith(text))]
+}
+
+/** An interface of the host: the link, addresses, routes, rules and queueing disciplines. */
+export async function interfaceState(interfaceName: string): Promise<string[]> {
   const dev = ['dev', interfaceName]
-  const naming = (lines: string) => lines.split('\n').filter(line => line.includes(text))
-  const shown = await Promise.all([
+  return Promise.all([
     outputIn(null, 'ip', 'link', 'show', ...dev),
     outputIn(null, 'ip', '-4', 'address', 'show', ...dev),
     outputIn(null, 'ip', '-6', 'address', 'show', 'scope', 'global', ...dev),
@@ -48,10 +51,17 @@ export async function hostState(interfaceName: string, text: string): Promise<st
     outputIn(null, 'ip', '-6', 'route', 'show', ...dev),
     outputIn(null, 'ip', 'rule', 'show'),
     outputIn(null, 'tc', 'qdisc', 'show', ...dev),
-    outputIn(null, 'ip', '-brief', 'link', 'show').then(naming),
-    outputIn(null, 'nft', 'list', 'tables').then(naming),
   ])
-  return shown.flat()
+}
+
+/** The host's links, firewall tables and namespaces whose lines have this text. */
+export async function namesWith(text: string): Promise<string[]> {
+  const lists = await Promise.all([
+    outputIn(null, 'ip', '-brief', 'link', 'show'),
+    outputIn(null, 'nft', 'list', 'tables'),
+    outputIn(null, 'ip', 'netns', 'list'),
+  ])
+  return lists.flatMap(list => list.split('\n')).filter(line => line.includes(text))
 }
 
 /** Makes a LAN; the teardown removes it. */

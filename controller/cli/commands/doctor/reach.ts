@@ -57,6 +57,9 @@ const pass = (interfaceName: string): string[] => [
 const notForwarded = ({ cidrs, forwards }: Reach): ('ipv4' | 'ipv6')[] =>
   [...new Set(cidrs.map(cidr => (cidr.includes(':') ? 'ipv6' : 'ipv4')))].filter(family => !forwards[family])
 
+const noneOf = (names: readonly string[]): string =>
+  names.length === 1 ? `no ${names[0]}` : `neither ${names.join(' nor ')}`
+
 const NAMES = { ipv4: 'IPv4', ipv6: 'IPv6' } as const
 
 /** Pure. Always a note: on this machine itself the VIPs work. */
@@ -71,7 +74,7 @@ export function reachFinding(reach: Reach): Finding {
     `on each other machine: ${cidrs.map(cidr => `ip route add ${cidr} via ${via(cidr)}`).join('; ')}`,
   ]
   const why = [
-    ...(missing.length === 0 ? [] : [`this machine forwards no ${missing.map(family => NAMES[family]).join(' and ')}`]),
+    ...(missing.length === 0 ? [] : [`this machine forwards ${noneOf(missing.map(family => NAMES[family]))}`]),
     ...(droppedBy === null ? [] : [`the firewall drops forwarded packets (${droppedBy})`]),
   ]
   const text =
