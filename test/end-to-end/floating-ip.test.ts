@@ -18,7 +18,9 @@ t.test('a floating IP leads to a pair of amphorae on a private network', async t
   const curl = async (address: string) => (await outside('curl', '-s', '-m', '3', `http://${address}/`)).stdout
   t.equal((await krater.command('network', 'attach', 'public', 'outside')).status, 0)
   t.equal((await krater.command('network', 'attach', 'private', 'machine')).status, 0)
+  const [client = ''] = (await krater.command('network', 'address', 'outside')).stdout.trim().split('\n')
   let floating = ''
+  let fromNeighbour = async () => ''
 
   await t.test('by the commands of the documentation', async t => {
     await cli('loadbalancer create --name web --vip-subnet-id private-subnet')
@@ -41,9 +43,45 @@ t.test('a floating IP leads to a pair of amphorae on a private network', async t
     t.equal(stdout, 'one', 'from this host')
     const inside = await krater.command('network', 'exec', 'machine', 'curl', '-s', '-m', '10', `http://${floating}/`)
     t.equal(inside.stdout, 'one', 'from the project’s own network')
-    const address = (await krater.command('network', 'address', 'outside')).stdout.trim().split('\n')[0]!
-    const ping = await krater.command('network', 'exec', 'machine', 'ping', '-c', '3', '-W', '3', address)
+    const ping = await krater.command('network', 'exec', 'machine', 'ping', '-c', '3', '-W', '3', client)
     t.match(ping.stdout, /bytes from/, 'a machine without floating IP reaches the outside')
+  })
+
+  await t.test('for whom the security groups of the load balancer let in', async t => {
+    const api = await krater.api()
+    const { id, vip_address: vip } = await shown('loadbalancer show web')
+    const filter = async (groups: readonly (string | undefined)[]) => {
+      await api.request('load-balancer', 'PUT', `/v2/lbaas/loadbalancers/${id}`, {
+        loadbalancer: { vip_sg_ids: groups },
+      })
+      await until('ACTIVE', async () => (await shown(`loadbalancer show ${id}`)).provisioning_status === 'ACTIVE')
+    }
+    fromNeighbour = async () =>
+      (await krater.command('network', 'exec', 'machine', 'curl', '-s', '-m', '3', `http://${vip}/`)).stdout
+    t.equal(await fromNeighbour(), 'one', 'without groups, everybody')
+    const group = await shown('security group create door')
+    for (const { ID } of (await cli(`security group rule list ${group.id} -f json`)) as { ID: string }[]) {
+      await cli(`security group rule delete ${ID}`)
+    }
+    await filter([group.id])
+    await until('a group without rules closes the VIP', async () => (await curl(floating)) === '')
+    t.equal(await fromNeighbour(), '')
+    const rule = `security group rule create --protocol tcp --dst-port 80 --remote-ip ${client}/32 door`
+    const { id: ruleId } = await shown(rule)
+    await until('its rule opens it, and answers need none', async () => (await curl(floating)) === 'one')
+    t.equal(await fromNeighbour(), '', 'others stay outside')
+    await cli(`security group rule delete ${ruleId}`)
+    await until('without the rule it is closed', async () => (await curl(floating)) === '')
+    await shown(rule)
+    await until('open again', async () => (await curl(floating)) === 'one')
+
+    await t.rejects(cli('security group delete door'), /Security Group .* in use/)
+    await t.rejects(cli('loadbalancer listener set --allowed-cidr 192.0.2.0/24 http'), /has vip_sg_ids/)
+    const { id: foreign } = (await krater.openstack(
+      ['security', 'group', 'create', 'theirs', '-f', 'json'],
+      'krater-admin',
+    )) as { id: string }
+    await t.rejects(filter([foreign]), { status: 400, message: /Security Group .* not found/ })
   })
 
   await t.test('through the loss of the amphora that serves', async t => {
@@ -54,7 +92,7 @@ t.test('a floating IP leads to a pair of amphorae on a private network', async t
     const master = amphorae.find(({ role }) => role === 'MASTER')!
     for (const { pid } of await processesInside(`krater-${krater.instance()}-${master.id}`)) killIfThere(pid)
     await until('the other amphora answers at the floating IP', async () => (await curl(floating)) === 'one')
-    t.pass()
+    t.equal(await fromNeighbour(), '', 'the groups filter it too')
   })
 
   await t.test('without the controllers, and through the death of the network worker', async t => {
