@@ -19,6 +19,8 @@ const support = join(root, 'test/support')
 const LIMIT_MS = 180_000
 const PORT = 7000
 const VIP = '198.51.100.100'
+/** What the kernel would load while it takes the agent's first rules: emulated, that takes longer than nft may. */
+const MODULES = 'nf_conntrack_netlink nft_chain_nat nft_ct nft_masq nft_nat nft_numgen nft_objref nft_reject_inet sctp'
 /** In the namespace `lan`: `wire` is the LAN itself, `vlan7` its VLAN 7, and `inner8` the VLAN 8 within that. */
 const PREPARATION = `
   for name in lan amphora one two plain tagger; do ip netns add $name; ip -n $name link set lo up; done
@@ -77,6 +79,7 @@ t.test('on Debian’s own kernel, in a virtual machine', async t => {
   const vm = await startVirtualMachine(t)
   const doctor = await vm.run(`${process.execPath} ${root}/dist/krater.js doctor`, { seconds: 180 })
   t.match(doctor, /^No faults found\.$/m, 'the doctor finds no fault')
+  await vm.run(`modprobe -a ${MODULES}`, { seconds: 180 })
   await vm.run(PREPARATION)
   const before = await vm.run(HOST_STATE)
   const fabric = await fabricIn(t, vm)
