@@ -20,6 +20,12 @@ export function makePrivateFile(path: string, content: string, mode = 0o600): vo
   })
 }
 
+const UNFINISHED = /\.new-\d+$/
+
+/** The file that a process was writing when it was killed: `openrc` for `openrc.new-312`. Null for other names. */
+export const unfinishedFile = (name: string): string | null =>
+  UNFINISHED.test(name) ? name.replace(UNFINISHED, '') : null
+
 function write(path: string, content: string, mode: number, moveIntoPlace: (temporary: string) => void): void {
   const directory = dirname(path)
   mkdirSync(directory, { recursive: true, mode: 0o711 })

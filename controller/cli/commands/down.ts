@@ -6,6 +6,7 @@ import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
 import { removeOtherRouters } from '../../network/local/routers/apply.js'
 import { Uplinks } from '../../network/local/uplinks/uplinks.js'
+import { unfinishedFile } from '../../process/private-file.js'
 import { endProcesses } from '../../process/process-identity.js'
 import { ask } from '../ask.js'
 import type { Command } from '../command.js'
@@ -118,8 +119,9 @@ export async function removeEverything(directory: string, { confirmed }: { confi
   const stopped = await stopControllers(directory)
   if (stopped.length > 0) print(`Stopped: ${stopped.join(', ')}.`)
   if (id !== null) await removeFromKernel(directory, id)
-  for (const name of id === null ? ['log', 'run'] : OURS)
-    rmSync(join(directory, name), { recursive: true, force: true })
+  const ours: readonly string[] = id === null ? ['log', 'run'] : OURS
+  const unfinished = readdirSync(directory).filter(name => ours.includes(unfinishedFile(name) ?? ''))
+  for (const name of [...unfinished, ...ours]) rmSync(join(directory, name), { recursive: true, force: true })
   print(removeDirectory(directory))
 }
 

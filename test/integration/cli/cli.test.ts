@@ -260,6 +260,7 @@ t.test('the whole service with noop drivers', async t => {
     t.equal(await answers(krater, 'IDENTITY'), false)
     t.ok(existsSync(join(krater.directory, 'postgres/data/PG_VERSION')))
     writeFileSync(join(krater.directory, 'mine'), 'not Krater’s')
+    writeFileSync(join(krater.directory, 'openrc.new-312'), 'a process was killed while it wrote this')
     const unconfirmed = await krater.command('down', '--all')
     t.equal(unconfirmed.status, 2)
     t.match(
@@ -268,7 +269,7 @@ t.test('the whole service with noop drivers', async t => {
     )
     t.ok(existsSync(join(krater.directory, 'postgres/data/PG_VERSION')))
     const { stdout } = await krater.command('down', '--all', '--yes')
-    t.match(stdout, /still holds other files: mine/)
+    t.match(stdout, /still holds other files: mine\.\n/)
     t.ok(existsSync(join(krater.directory, 'mine')))
     t.notOk(existsSync(join(krater.directory, 'postgres')))
     rmSync(join(krater.directory, 'mine'))
