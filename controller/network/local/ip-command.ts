@@ -8,7 +8,7 @@ export class IpCommandError extends Error {}
  * Runs iproute2's `ip` without a shell.
  * @param input lines for `-batch -`
  * @returns its standard output
- * @throws IpCommandError with ip's error output, or after 10 s
+ * @throws IpCommandError with ip's error output, or after 10 s (12 s if it cannot be killed)
  */
 export const ip = (args: readonly string[], input = ''): Promise<string> => runTool(['ip', ...args], input)
 
@@ -18,6 +18,7 @@ export async function runTool(argv: readonly [string, ...string[]], input: strin
     ({ message }: Error) => ({ kind: 'failed', reason: message }) as const,
   )
   if (result.kind === 'failed') throw new IpCommandError(`${argv[0]} could not be started: ${result.reason}`)
+  if (result.kind === 'stuck') throw new IpCommandError(`${argv.join(' ')}: does not end, though it was killed`)
   const { code, signal, stdout, stderr } = result
   if (code === 0) return stdout
   throw new IpCommandError(`${argv.join(' ')}: ${signal === null ? stderr.trim() : `killed by ${signal}`}`)
@@ -43,9 +44,20 @@ export async function links(namespace: string | null): Promise<Link[]> {
   return JSON.parse(await ip([...namespaceOption(namespace), '-json', 'link', 'show'])) as Link[]
 }
 
-/** One interface by name; null if it or the namespace does not exist. */
+/** How `ip` says that an interface or a namespace does not exist. */
+const ABSENT = /does not exist|Cannot open network namespace .*No such file/
+
+/**
+ * One interface by name; null if it or the namespace does not exist.
+ * @throws IpCommandError if that cannot be told
+ */
 export async function linkNamed(namespace: string | null, name: string): Promise<Link | null> {
-  const text = await ip([...namespaceOption(namespace), '-json', 'link', 'show', 'dev', name]).catch(() => '[]')
+  const text = await ip([...namespaceOption(namespace), '-json', 'link', 'show', 'dev', name]).catch(
+    (error: unknown) => {
+      if (error instanceof IpCommandError && ABSENT.test(error.message)) return '[]'
+      throw error
+    },
+  )
   return (JSON.parse(text) as Link[])[0] ?? null
 }
 

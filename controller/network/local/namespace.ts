@@ -1,4 +1,4 @@
-import { existsSync, readdirSync } from 'node:fs'
+import { existsSync, readdirSync, statSync } from 'node:fs'
 import { setTimeout as wait } from 'node:timers/promises'
 import { IpCommandError, ip } from './ip-command.js'
 
@@ -23,6 +23,7 @@ export async function ensureNamespace(name: string): Promise<void> {
     if (await answers(name)) return
     await wait(PAUSE_MS)
   }
+  if (isMounted(name)) throw new IpCommandError(`The namespace ${name} does not answer`)
   if (namespaceExists(name)) await ip(['netns', 'delete', name]).catch(() => undefined)
   const failure = await ip(['netns', 'add', name]).catch((error: unknown) => error)
   for (let waited = 0; waited < WAIT_MS; waited += PAUSE_MS) {
@@ -38,6 +39,12 @@ export async function removeNamespace(name: string): Promise<void> {
   await ip(['netns', 'delete', name]).catch((error: unknown) => {
     if (namespaceExists(name)) throw error
   })
+}
+
+/** A file without a namespace is on the directory's own file system. */
+const isMounted = (name: string): boolean => {
+  const file = statSync(`${DIRECTORY}/${name}`, { throwIfNoEntry: false })
+  return file !== undefined && file.dev !== statSync(DIRECTORY).dev
 }
 
 const answers = (name: string): Promise<boolean> =>

@@ -7,18 +7,29 @@ export type Result =
   | { kind: 'exited'; code: number | null; signal: NodeJS.Signals | null; stdout: string; stderr: string }
   /** It could not be started. */
   | { kind: 'failed'; reason: string }
+  /** It, or what it has started, has not ended although it was killed. */
+  | { kind: 'stuck' }
 
 type Request = { id: number; command: Command }
 type Response = { id: number; result: Result }
 
 /** The thread's code. It is passed as text, so it cannot use anything outside this function. */
-function threadMain(): void {
+function threadMain(graceMs: number): void {
   const { parentPort } = process.getBuiltinModule('node:worker_threads')
   const { spawn } = process.getBuiltinModule('node:child_process')
   const run = ({ argv, input, timeoutMs }: Command, report: (result: Result) => void) => {
     const [name, ...args] = argv
     const child = spawn(name, args, { timeout: timeoutMs, killSignal: 'SIGKILL' })
-    child.on('error', error => report({ kind: 'failed', reason: error.message }))
+    // Not even SIGKILL ends a program that waits in the kernel, nor what it has started.
+    const stuck = setTimeout(() => {
+      child.unref()
+      report({ kind: 'stuck' })
+    }, timeoutMs + graceMs)
+    child.on('close', () => clearTimeout(stuck))
+    child.on('error', error => {
+      clearTimeout(stuck)
+      report({ kind: 'failed', reason: error.message })
+    })
     // Null if no file descriptors were left for the pipes. The error event reports that.
     if (child.stdin === null || child.stdout === null || child.stderr === null) return
     const stdout: Buffer[] = []
@@ -42,6 +53,9 @@ function threadMain(): void {
   })
 }
 
+/** How long a killed program may take to end. */
+const GRACE_MS = 2_000
+
 type Pending = { resolve: (result: Result) => void; reject: (error: Error) => void }
 
 let thread: Worker | null = null
@@ -64,7 +78,7 @@ export function runInThread(command: Command): Promise<Result> {
 }
 
 function start(): Worker {
-  const started = new Worker(`(${threadMain})()`, { eval: true, execArgv: [] })
+  const started = new Worker(`(${threadMain})(${GRACE_MS})`, { eval: true, execArgv: [] })
   started.on('message', ({ id, result }: Response) => {
     pending.get(id)?.resolve(result)
     pending.delete(id)

@@ -26,6 +26,11 @@ t.test('a program that exceeds its time limit is killed', async t => {
   t.match(result, { kind: 'exited', code: null, signal: 'SIGKILL' })
 })
 
+t.test('a program that outlives its kill holds nothing up', async t => {
+  const argv = ['sh', '-c', 'sleep 2.4 & exec sleep 600'] as const
+  t.same(await runInThread({ argv, input: '', timeoutMs: 50 }), { kind: 'stuck' })
+})
+
 t.test('a program starts while the main thread is busy', async t => {
   const command = { argv: ['date', '+%s%3N'], input: '', timeoutMs: 10_000 } as const
   await runInThread(command)
