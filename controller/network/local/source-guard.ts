@@ -1,6 +1,6 @@
 import * as z from 'zod'
 import { parseCidr, widestCidrs } from '../addresses.js'
-import { nft, nftJson } from './nft-command.js'
+import { nft, nftJson, nftTable } from './nft-command.js'
 
 export type AddressPair = { address: string; macAddress: string }
 
@@ -20,13 +20,16 @@ export type GuardedInterface = {
 }
 
 const TABLE = 'bridge krater'
+/** A bridge remembers each address that sends, in memory of the kernel. */
+const MAX_OPEN_MACS = 1024
 
 /**
- * Lets an interface send with its own MAC address and addresses only, also in ARP and neighbour discovery, and not act
- * as a router. Call it before the interface joins its bridge: without it, an interface cannot send. May be repeated.
+ * Lets interfaces send with their own MAC address and addresses only, also in ARP and neighbour discovery, and not act
+ * as a router or a DHCP server. Call it before an interface joins its bridge: without it, an interface cannot send. May
+ * be repeated; it is one transaction.
  * @throws IpCommandError with nft's error output
  */
-export async function guardInterface(namespace: string, nic: GuardedInterface): Promise<void> {
+export async function guardInterfaces(namespace: string, nics: readonly GuardedInterface[]): Promise<void> {
   await nft(
     namespace,
     `table ${TABLE} {
@@ -37,14 +40,25 @@ flush chain ${TABLE} from_ports
 add rule ${TABLE} from_ports iifname vmap @ports
 add rule ${TABLE} from_ports iifname "p*" drop
 add rule ${TABLE} from_ports iifname "r*" drop
-add chain ${TABLE} ${nic.name}
-flush chain ${TABLE} ${nic.name}
-${rulesOf(nic)
-  .map(rule => `add rule ${TABLE} ${nic.name} ${rule}\n`)
-  .join('')}add element ${TABLE} ports { "${nic.name}" : goto ${nic.name} }
-`,
+${nics.map(guardCommands).join('')}`,
   )
 }
+
+/** Pure. */
+function guardCommands(nic: GuardedInterface): string {
+  const { name } = nic
+  return `add chain ${TABLE} ${name}
+flush chain ${TABLE} ${name}
+${nic.isOpen ? declareMacs(name) : `${declareMacs(name)}delete set ${TABLE} ${macsOf(name)}\n`}${rulesOf(nic)
+  .map(rule => `add rule ${TABLE} ${name} ${rule}\n`)
+  .join('')}add element ${TABLE} ports { "${name}" : goto ${name} }
+`
+}
+
+/** The set of MAC addresses that an open interface has sent from. */
+const macsOf = (name: string): string => `macs_${name}`
+const declareMacs = (name: string): string =>
+  `add set ${TABLE} ${macsOf(name)} { type ether_addr; size ${MAX_OPEN_MACS}; flags dynamic,timeout; timeout 10m; }\n`
 
 const guardSchema = z.object({
   nftables: z.array(z.object({ chain: z.object({ name: z.string() }).optional() })),
@@ -58,6 +72,9 @@ export async function guardedInterfaces(namespace: string): Promise<string[]> {
   return names.filter(name => /^[pr][0-9a-f]{11}$/.test(name))
 }
 
+/** A text that changes with every change of the rules, but not with traffic; null if there are none. */
+export const guardState = (namespace: string): Promise<string | null> => nftTable(namespace, TABLE)
+
 /** Removes the rules of an interface that is gone. No error if there are none. */
 export async function unguardInterface(namespace: string, name: string): Promise<void> {
   await nft(
@@ -70,13 +87,14 @@ add element ${TABLE} ports { "${name}" : goto ${name} }
 delete element ${TABLE} ports { "${name}" }
 flush chain ${TABLE} ${name}
 delete chain ${TABLE} ${name}
+${declareMacs(name)}delete set ${TABLE} ${macsOf(name)}
 `,
   )
 }
 
 /** The last rule drops whatever the others do not accept. Pure. */
-function rulesOf({ macAddress, addresses, pairs = [], isOpen = false, forwards }: GuardedInterface): string[] {
-  if (isOpen) return [UNTAGGED, 'accept']
+function rulesOf({ name, macAddress, addresses, pairs = [], isOpen = false, forwards }: GuardedInterface): string[] {
+  if (isOpen) return [UNTAGGED, `update @${macsOf(name)} { ether saddr } accept`, 'drop']
   const macs = [...new Set([macAddress, ...pairs.map(pair => pair.macAddress)])].join(', ')
   const own4 = widest([...addresses, ...pairs.map(({ address }) => address)].filter(address => !address.includes(':')))
   const own6 = widest([
@@ -90,20 +108,29 @@ function rulesOf({ macAddress, addresses, pairs = [], isOpen = false, forwards }
     ...(own4.length === 0
       ? []
       : [
-          // ARP probes, which check that an address is unused before the machine takes it, come from 0.0.0.0.
-          `arp saddr ether { ${macs} } arp saddr ip { 0.0.0.0, ${own4.join(', ')} } accept`,
+          `arp saddr ether { ${macs} } arp saddr ip { ${own4.join(', ')} } accept`,
+          // Probes check that an address is unused. One for somebody else's would make him give it up.
+          `arp saddr ether { ${macs} } arp saddr ip 0.0.0.0 arp daddr ip { ${own4.join(', ')} } accept`,
+          ...(forwards === undefined ? ['udp sport 67 udp dport 68 drop'] : []),
           `ip saddr { ${own4.join(', ')} } accept`,
         ]),
     'icmpv6 type { nd-router-advert, nd-redirect } drop',
+    // In fragments it could be hidden from these rules. No honest machine sends it so (RFC 6980).
+    `icmpv6 type { ${NEIGHBOUR_DISCOVERY} } exthdr frag exists drop`,
     // The target address in a solicitation or advertisement is at byte 8 of the ICMPv6 message.
     `icmpv6 type nd-neighbor-advert @th,64,128 != { ${targets} } drop`,
-    `ip6 saddr { ${own6.join(', ')} } accept`,
+    ...(forwards === undefined ? ['udp sport 547 udp dport 546 drop'] : []),
+    `ip6 saddr { ${own6.join(', ')} } ${LEGIBLE} accept`,
     `ip6 saddr :: icmpv6 type nd-neighbor-solicit @th,64,128 { ${targets} } accept`,
     'ip6 saddr :: icmpv6 type { nd-router-solicit, mld-listener-report, mld2-listener-report } accept',
     ...(forwards === undefined ? [] : forwardingRules(forwards)),
     'drop',
   ]
 }
+
+const NEIGHBOUR_DISCOVERY = 'nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, nd-redirect'
+/** The packet has all of its extension headers (RFC 7112), so the rules above have seen what is behind them. 255 is reserved. */
+const LEGIBLE = 'meta l4proto != 255'
 
 /** The kernel looks behind a VLAN tag, so other rules would let a tagged frame pass to a VLAN of its choice. */
 const UNTAGGED = 'ether type { 8021q, 8021ad } drop'
@@ -114,13 +141,13 @@ const widest = (list: readonly string[]): string[] =>
 
 /** VRRP stays on its network: nobody may send it as an amphora by way of a router. */
 function forwardingRules(forwards: 'anything' | readonly string[]): string[] {
-  if (forwards === 'anything') return ['meta l4proto 112 drop', 'meta protocol { ip, ip6 } accept']
+  if (forwards === 'anything') return ['meta l4proto 112 drop', `meta protocol { ip, ip6 } ${LEGIBLE} accept`]
   const four = forwards.filter(cidr => !cidr.includes(':'))
   const six = forwards.filter(cidr => cidr.includes(':'))
   return [
     'meta l4proto 112 drop',
     ...(four.length === 0 ? [] : [`ip saddr { ${four.join(', ')} } accept`]),
-    ...(six.length === 0 ? [] : [`ip6 saddr { ${six.join(', ')} } accept`]),
+    ...(six.length === 0 ? [] : [`ip6 saddr { ${six.join(', ')} } ${LEGIBLE} accept`]),
   ]
 }
 

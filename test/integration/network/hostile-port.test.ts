@@ -66,6 +66,18 @@ t.test('a hostile port neither takes over a VIP nor leaves its network', async t
     t.equal(await forge(leg, kind, address, match), 0, `a router sends no ${kind} as the amphora`)
   }
   t.equal(await forge(hostile, 'vrrp', hostile.own, 'ip protocol 112'), 1, 'what the amphora’s own guard must judge')
+  const own6 = 'fd00::3'
+  for (const [kind, address, match] of [
+    ['ra', own6, 'icmpv6 type nd-router-advert'],
+    ['hidden', own6, 'frag frag-off 1'],
+    ['dhcp', hostile.own, 'udp sport 67'],
+    ['probe', victim.own, 'arp saddr ip 0.0.0.0'],
+  ] as const) {
+    t.equal(await forge(hostile, kind, address, match), 0, `no ${kind}, though its addresses are its own`)
+  }
+  t.equal(await forge(hostile, 'probe', hostile.own, 'arp saddr ip 0.0.0.0'), 1, 'a probe for an address of its own')
+  t.equal(await forge(leg, 'ra', 'fd00::4', 'icmpv6 type nd-router-advert'), 0, 'a router is none for hosts')
+  t.equal(await forge(leg, 'hidden', 'fd00::9', 'frag frag-off 1'), 0, 'nor does it pass fragments of one on')
   for (const kind of ['tagged', 'double']) {
     t.equal(
       await forge(hostile, kind, hostile.own, 'vlan id 7'),
@@ -101,4 +113,10 @@ t.test('a port sends from its allowed address pairs, and from anything without p
   t.equal(await paired.ask('fd00::4', { from: 'fd00::20', waitMs: 700 }), null)
   t.equal(await open.ask('10.0.0.4', { from: '10.0.0.30' }), 'other 10.0.0.30')
   t.equal(await open.ask('fd00::4', { from: 'fd00::30' }), 'other fd00::30')
+
+  await world.run(open.namespace, 'perl', SENDER, 'eth0', 'macs', open.macAddress, '10.0.0.3')
+  const known = await world.run(world.fabric.namespace, 'bridge', 'fdb', 'show')
+  const learned = known.match(/^02:00:/gm)?.length ?? 0
+  t.ok(learned > 100 && learned < 1024, `the kernel does not remember all MAC addresses of a flood, but ${learned}`)
+  t.equal(await open.ask('10.0.0.4', { from: '10.0.0.30' }), 'other 10.0.0.30', 'its own stays known')
 })

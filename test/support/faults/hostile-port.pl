@@ -1,7 +1,9 @@
-# Sends one frame as it is, from an interface, whatever the kernel would make of it.
+# Sends frames as they are, from an interface, whatever the kernel would make of them.
 #   perl - INTERFACE KIND MAC ADDRESS
-# KIND: arp (a gratuitous ARP for ADDRESS), na (an unsolicited neighbour advertisement for it), vrrp (an advertisement
-# from ADDRESS), tagged (a gratuitous ARP in VLAN 7), double (the same, tagged twice)
+# KIND: arp (a gratuitous ARP for ADDRESS), probe (an ARP probe for it), na (an unsolicited neighbour advertisement for
+# it), vrrp (an advertisement from ADDRESS), dhcp (what a DHCP server at ADDRESS sends), ra (a router advertisement from
+# it), hidden (the same in two fragments, of which the first has nothing but an extension header), tagged (a gratuitous
+# ARP in VLAN 7), double (the same, tagged twice), macs (gratuitous ARPs from 1,200 MAC addresses)
 use strict;
 use warnings;
 use Socket;
@@ -31,6 +33,26 @@ sub na {
   return pack('NnCC', 0x60000000, $length, 58, 255) . $source . $all . $message;
 }
 
+sub ra {
+  my ($source, $all) = (inet_pton(AF_INET6, $address), inet_pton(AF_INET6, 'ff02::1'));
+  my $said = sub { pack('CCnCCnNN', 134, 0, shift, 64, 0, 1800, 0, 0) };
+  return ($source . $all, $said->(sum($source . $all . pack('NN', 16, 58) . $said->(0))));
+}
+
+sub six { my ($addresses, $next, $payload) = @_; return pack('NnCC', 0x60000000, length $payload, $next, 255) . $addresses . $payload }
+
+sub hidden {
+  my ($addresses, $message) = ra();
+  my $fragment = sub { my ($offset, $more, $payload) = @_; pack('CCnN', 60, 0, $offset << 3 | $more, 7) . $payload };
+  return (six($addresses, 44, $fragment->(0, 1, pack('CCCCN', 58, 0, 1, 4, 0))), six($addresses, 44, $fragment->(1, 0, $message)));
+}
+
+sub dhcp {
+  my $source = inet_pton(AF_INET, $address);
+  my $header = sub { pack('CCnnnCCn', 0x45, 0, 36, 1, 0, 64, 17, shift) . $source . "\xff" x 4 };
+  return $header->(sum($header->(0))) . pack('nnnn', 67, 68, 16, 0) . "\2" x 8;
+}
+
 sub vrrp {
   my ($source, $all) = (inet_pton(AF_INET, $address), inet_pton(AF_INET, '224.0.0.18'));
   my $said = sub { pack('CCCCnn', 0x31, 1, 255, 1, 20, shift) . $source };
@@ -39,7 +61,14 @@ sub vrrp {
   return $header->(sum($header->(0))) . $message;
 }
 
+sub multicast { my ($type) = @_; return pack('H12', '333300000001') . $own . pack('n', $type) }
+
 my %frames = (
+  probe => sub { $everybody . $own . pack('nnnCCn', 0x0806, 1, 0x0800, 6, 4, 1) . $own . "\0" x 10 . inet_pton(AF_INET, $address) },
+  dhcp => sub { $everybody . $own . pack('n', 0x0800) . dhcp() },
+  ra => sub { my ($addresses, $message) = ra(); multicast(0x86dd) . six($addresses, 58, $message) },
+  hidden => sub { map { multicast(0x86dd) . $_ } hidden() },
+  macs => sub { map { $everybody . pack('nN', 0x0200, $_) . pack('n', 0x0806) . arp() } 1 .. 1200 },
   arp => sub { $everybody . $own . pack('n', 0x0806) . arp() },
   na => sub { pack('H12', '333300000001') . $own . pack('n', 0x86dd) . na() },
   vrrp => sub { pack('H12', '01005e000012') . $own . pack('n', 0x0800) . vrrp() },
@@ -49,4 +78,5 @@ my %frames = (
 socket(my $socket, $AF_PACKET, SOCK_RAW, unpack('S', pack('n', $ETH_P_ALL))) or die "socket: $!\n";
 open(my $file, '<', "/sys/class/net/$interface/ifindex") or die "$interface: $!\n";
 chomp(my $index = <$file>);
-send($socket, $frames{$kind}->(), 0, pack('SnlSCCa8', $AF_PACKET, 0, $index, 0, 0, 6, $everybody)) or die "send: $!\n";
+my $way = pack('SnlSCCa8', $AF_PACKET, 0, $index, 0, 0, 6, $everybody);
+for my $frame ($frames{$kind}->()) { send($socket, $frame, 0, $way) or die "send: $!\n" }
