@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
-import { IpCommandError, interfaceAddresses, ipBatch, type Link, linkNamed, links } from './ip-command.js'
+import { IpCommandError, interfaceAddresses, ipBatch, type Link, linkNamed, links, runTool } from './ip-command.js'
 import { bridgeOf, interfaceOf, legOf } from './names.js'
 import { ensureNamespace, namespaceExists, removeNamespace } from './namespace.js'
 import { addFilters } from './security-groups/apply.js'
 import type { Filters } from './security-groups/filters.js'
-import { type AddressPair, guardedInterfaces, guardInterface, unguardInterface } from './source-guard.js'
+import { type AddressPair, guardedInterfaces, guardInterfaces, unguardInterface } from './source-guard.js'
 import { admitFrames } from './uplink-frames.js'
 
 export type HostLeg = { networkId: string; mtu: number; interfaceName: string; addresses: string[] }
@@ -32,8 +32,15 @@ export type Attachment = {
 }
 
 const MAX_ATTEMPTS = 3
+/** The first is inherited from the host. Without IPv6, which the kernel may lack, no router advertisement gives a bridge an address. */
+const SYSCTLS = ['net.ipv4.ip_forward=0', 'net.ipv6.conf.all.disable_ipv6=1', 'net.ipv6.conf.default.disable_ipv6=1']
 
 const endOf = ({ portId, forwards }: Attachment) => (forwards === undefined ? interfaceOf : legOf)(portId)
+const BRIDGE = /^br[0-9a-f]{12}$/
+const isEndOf =
+  (kind: 'p' | 'r') =>
+  ({ ifname }: Link): boolean =>
+    ifname[0] === kind && /^[0-9a-f]{11}$/.test(ifname.slice(1))
 const isUp = (link: Link) => link.flags.includes('UP')
 
 /** Derived from the leg's name, so it never changes: machines keep it in their neighbour tables across restarts. */
@@ -56,9 +63,10 @@ export class Fabric {
     this.namespace = `krater-${instance}`
   }
 
-  /** Creates the namespace, with its loopback up. */
-  ensure(): Promise<void> {
-    return ensureNamespace(this.namespace)
+  /** Creates the namespace, with its loopback up. It passes frames on, but is no host on any network. */
+  async ensure(): Promise<void> {
+    await ensureNamespace(this.namespace)
+    await runTool(['nsenter', `--net=/run/netns/${this.namespace}`, 'sysctl', '-e', '-q', '-w', ...SYSCTLS], '')
   }
 
   async ensureBridge(networkId: string, mtu: number): Promise<void> {
@@ -146,11 +154,36 @@ export class Fabric {
 
   /** IDs of ports that are a router's leg, likewise; also where only the rules of a leg are left. */
   async attachedLegs(): Promise<string[]> {
-    if (!this.#exists()) return []
     const ends = await this.#ends('r')
-    const names = new Set(ends.map(({ ifname }) => ifname))
-    const guarded = (await guardedInterfaces(this.namespace)).filter(name => name[0] === 'r' && !names.has(name))
-    return [...ends.map(portOf), ...guarded.map(name => name.slice(1))]
+    const left = await this.#guardsWithout(ends)
+    return [...ends.map(portOf), ...left.filter(name => name[0] === 'r').map(name => name.slice(1))]
+  }
+
+  /** The names of interfaces' ends, routers' legs excepted, and of bridges without any port. */
+  async inventory(): Promise<{ interfaces: string[]; idleBridges: string[] }> {
+    if (!this.#exists()) return { interfaces: [], idleBridges: [] }
+    const present = await links(this.namespace)
+    const used = new Set(present.map(({ master }) => master))
+    return {
+      interfaces: present.filter(isEndOf('p')).map(({ ifname }) => ifname),
+      idleBridges: present.map(({ ifname }) => ifname).filter(name => BRIDGE.test(name) && !used.has(name)),
+    }
+  }
+
+  /** The names of interfaces' ends that are gone, and have left their rules behind; routers' legs excepted. */
+  async interfacesLeft(): Promise<string[]> {
+    return (await this.#guardsWithout(await this.#ends('p'))).filter(name => name[0] === 'p')
+  }
+
+  /** Removes bridges by name. No error for one that is gone. */
+  async removeBridges(names: readonly string[]): Promise<void> {
+    if (names.length === 0) return
+    const failure = await ipBatch(
+      this.namespace,
+      names.map(name => `link delete dev ${name}`),
+    )
+    const remaining = new Set((await links(this.namespace)).map(({ ifname }) => ifname))
+    if (names.some(name => remaining.has(name))) throw failure ?? new IpCommandError('A bridge remains')
   }
 
   /** IDs of the ports whose interface is up and on a bridge. */
@@ -187,7 +220,7 @@ export class Fabric {
   }
 
   async #guard(nic: Attachment, name: string): Promise<void> {
-    await guardInterface(this.namespace, { ...nic, name })
+    await guardInterfaces(this.namespace, [{ ...nic, name }])
     await admitFrames(this.instance, nic.networkId, nic.macAddress)
     if (nic.filters === undefined || nic.filters === null) return
     await this.ensureBridge(nic.networkId, nic.mtu)
@@ -203,9 +236,14 @@ export class Fabric {
   /** The fabric's ends of interfaces, or of routers' legs. */
   async #ends(kind: 'p' | 'r'): Promise<Link[]> {
     if (!this.#exists()) return []
-    return (await links(this.namespace)).filter(
-      ({ ifname }) => ifname[0] === kind && /^[0-9a-f]{11}$/.test(ifname.slice(1)),
-    )
+    return (await links(this.namespace)).filter(isEndOf(kind))
+  }
+
+  /** The names of interfaces that have rules, without these. */
+  async #guardsWithout(ends: readonly Link[]): Promise<string[]> {
+    if (!this.#exists()) return []
+    const names = new Set(ends.map(({ ifname }) => ifname))
+    return (await guardedInterfaces(this.namespace)).filter(name => !names.has(name))
   }
 
   #exists(): boolean {

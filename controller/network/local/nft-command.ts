@@ -21,15 +21,20 @@ export async function nftTables(namespace: string, family: string): Promise<stri
 }
 
 /**
- * A table as nft prints it, without what traffic and repeated commands change: elements that hold a state, handles. Two
- * equal texts mean that the table does the same.
+ * A table as nft prints it, in a text as of `stateOf`.
  * @param table family and name
  * @returns null if there is none
  */
 export async function nftTable(namespace: string, table: string): Promise<string | null> {
   const answer = await nftJson(namespace, ['table', ...table.split(' ')])
-  return answer === null ? null : JSON.stringify(answer, withoutState)
+  return answer === null ? null : stateOf(answer)
 }
+
+/**
+ * What nftJson told, without what traffic and repeated commands change: elements that hold a state, handles. Two equal
+ * texts mean that the table does the same. Pure.
+ */
+export const stateOf = (answer: unknown): string => JSON.stringify(answer, withoutState)
 
 /** What `nft -j list` prints; null if there is no such thing. @param words what to list */
 export async function nftJson(namespace: string, words: readonly string[]): Promise<unknown> {

@@ -1,6 +1,10 @@
 import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
-import { applyFilters, filterState } from '../../../controller/network/local/security-groups/apply.js'
+import {
+  type AppliedFilters,
+  applyFilters,
+  filterState,
+} from '../../../controller/network/local/security-groups/apply.js'
 import type { Filter, Filters, Rule, SecurityGroup } from '../../../controller/network/local/security-groups/filters.js'
 import { createWorld, giveAddresses, nic } from '../../support/worlds/fabric-world.js'
 import { inhabit } from '../../support/worlds/inhabitant.js'
@@ -68,9 +72,9 @@ t.test('security groups', async t => {
   const world = await createFilteredWorld(t)
   const { fabric, server, twin, client, friend, apart, first, second, web, closed, of, networks, settle, filter } =
     world
-  let known: Awaited<ReturnType<typeof applyFilters>> | null = null
+  let known: AppliedFilters | null = null
   const apply = async (filters: Filters) => {
-    known = await applyFilters(fabric.namespace, filters, known)
+    known = (await applyFilters(fabric.namespace, async () => filters, known)).applied
   }
   const ping = (from: { namespace: string }, to: string) =>
     world.run(from.namespace, 'ping', '-c', '1', '-W', '1', to).then(

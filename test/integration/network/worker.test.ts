@@ -1,10 +1,13 @@
+import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
 import { pino } from 'pino'
 import t, { type Test } from 'tap'
+import { interfaceOf } from '../../../controller/network/local/names.js'
 import { namespacesNamed } from '../../../controller/network/local/namespace.js'
 import { removeOtherRouters } from '../../../controller/network/local/routers/apply.js'
 import { routerNamespace, routerNamespaces } from '../../../controller/network/local/routers/router.js'
 import { readFiltersOf } from '../../../controller/network/local/security-groups/read-filters.js'
+import { guardInterfaces } from '../../../controller/network/local/source-guard.js'
 import { Uplinks } from '../../../controller/network/local/uplinks/uplinks.js'
 import { startNetworkWorker } from '../../../controller/network/local/worker/worker.js'
 import type { PhysicalNetworks } from '../../../controller/network/physical-networks.js'
@@ -41,7 +44,7 @@ async function createWorkedWorld(t: Test) {
     await fabric.attach({ ...nic, addresses: [...addresses, ...allowed], filters })
     await giveAddresses(namespace, ...[...addresses, ...allowed].map(address => `${address}/${prefix}`))
     if (gateway !== undefined) await world.run(namespace, 'ip', 'route', 'add', 'default', 'via', gateway)
-    return inhabit(name, (program, args) => world.start(namespace, program, args))
+    return { namespace, ...(await inhabit(name, (program, args) => world.start(namespace, program, args))) }
   }
   const external = await rows.subnet(await rows.network({ external: true }), '198.51.100.0/24', '198.51.100.1')
   const outside = await settle('outside', await rows.port([[external, '198.51.100.1']]), 24)
@@ -106,6 +109,59 @@ t.test('a network leads to the LAN while it has a row that says so', async t => 
   await eventually('the host is as before', async () =>
     isDeepStrictEqual(await hostState(lan.interfaceName, fabric.instance), before),
   )
+})
+
+t.test('ports follow their rows, to the end', async t => {
+  const { fabric, run, rows, start, settle, startProgram } = await createWorkedWorld(t)
+  const subnet = await rows.subnet(await rows.network(), '10.0.0.0/24', null)
+  const other = await settle('other', await rows.port([[subnet, '10.0.0.3']]), 24)
+  const port = await rows.port([[subnet, '10.0.0.2']])
+  const machine = await settle('machine', port, 24)
+  await giveAddresses(machine.namespace, '10.0.0.66/24')
+  const change = (values: object) => rows.database('port').where({ id: port.id }).update(values)
+  const sends = async (from: string) => (await machine.ask('10.0.0.3', { from, ...soon })) === `other ${from}`
+  // As killed processes leave them.
+  await fabric.ensureBridge(randomUUID(), 1450)
+  const left = { name: 'p0123456789a', macAddress: 'fa:16:3e:00:00:01', addresses: ['10.0.0.9'] }
+  await guardInterfaces(fabric.namespace, [left])
+  await start()
+
+  t.notOk(await sends('10.0.0.66'))
+  const pairs = [{ ip_address: '10.0.0.64/26', mac_address: port.macAddress }]
+  await change({ allowed_address_pairs: JSON.stringify(pairs) })
+  await eventually('an address pair', () => sends('10.0.0.66'))
+  await change({ allowed_address_pairs: '[]' })
+  await eventually('its removal', async () => !(await sends('10.0.0.66')))
+  await change({ port_security_enabled: false })
+  await eventually('no port security', () => sends('10.0.0.66'))
+  await change({ port_security_enabled: true })
+  await eventually('port security', async () => !(await sends('10.0.0.66')))
+  t.ok(await sends('10.0.0.2'))
+  await rows.database('fixed_ip').where({ port_id: port.id }).delete()
+  await eventually('an address that the port gave up', async () => !(await sends('10.0.0.2')))
+  await rows.database('fixed_ip').insert({ subnet_id: subnet.id, address: '10.0.0.66', port_id: port.id })
+  await eventually('its new one', () => sends('10.0.0.66'))
+
+  await change({ filtered: true })
+  await eventually('a filter', async () => !(await sends('10.0.0.66')))
+  const receiver = `require('dgram').createSocket('udp4').on('message', () => console.log('open')).bind(9, () => console.log('ready'))`
+  const heard = startProgram(machine.namespace, process.execPath, ['-e', receiver])
+  let words = ''
+  heard.stdout?.on('data', chunk => (words += chunk))
+  const sender = `const socket = require('dgram').createSocket('udp4')
+    setInterval(() => socket.send('x', 9, '10.0.0.66'), 1)`
+  await eventually('a receiver', () => words.startsWith('ready'))
+  startProgram(other.namespace, process.execPath, ['-e', sender])
+  await rows.database('fixed_ip').where({ port_id: port.id }).delete()
+  await rows.database('port').where({ id: port.id }).delete()
+  await eventually('a port that is gone is unplugged', async () => !(await fabric.attachedPorts()).includes(port.id))
+  t.equal(words.trim(), 'ready', 'and was never open')
+  await eventually('nothing is left of it, of a killed attach, and of a network', async () => {
+    const rules = await run(fabric.namespace, 'nft', 'list', 'table', 'bridge', 'krater')
+    const { idleBridges } = await fabric.inventory()
+    return idleBridges.length === 0 && !rules.includes(interfaceOf(port.id)) && !rules.includes(left.name)
+  })
+  t.equal(await other.ask('10.0.0.66', soon), null)
 })
 
 t.test('security groups follow their rows', async t => {

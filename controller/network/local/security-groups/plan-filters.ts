@@ -156,15 +156,22 @@ add rule ${FILTER_TABLE} sent iifname vmap @from_ports
 add rule ${FILTER_TABLE} received oifname vmap @to_ports
 `
 
-/** Names of the table's parts that come and go. */
-export type FilterNames = { sets: readonly string[]; chains: readonly string[] }
+const MAPS = ['projects', 'to_ports', 'from_ports'] as const
+
+/** The table's parts that come and go: names of sets and chains, and each map's content by the interface's name. */
+export type FilterParts = {
+  sets: readonly string[]
+  chains: readonly string[]
+  maps: Readonly<Record<(typeof MAPS)[number], ReadonlyMap<string, string>>>
+}
 
 /**
- * The commands that bring the table to what it should contain, in one transaction. Pure.
+ * The commands that bring the table to what it should contain, in one transaction. They leave alone what is not present:
+ * another process may be adding it. Pure.
  * @param known what it contains already, as applied earlier; null if that is not sure
  * @param present the parts that it has
  */
-export function filterCommands(desired: FilterObjects, known: FilterObjects | null, present: FilterNames): string {
+export function filterCommands(desired: FilterObjects, known: FilterObjects | null, present: FilterParts): string {
   const isNew = <T>(part: ReadonlyMap<string, T> | undefined, name: string, value: T): boolean =>
     JSON.stringify(part?.get(name)) !== JSON.stringify(value)
   const sets = [...desired.sets].filter(([name, set]) => isNew(known?.sets, name, set))
@@ -173,9 +180,9 @@ export function filterCommands(desired: FilterObjects, known: FilterObjects | nu
   const goneSets = present.sets.filter(name => !desired.sets.has(name))
   return `${trackingCommands(generationOf(desired))}${DECLARATION}${[
     ...addition({ sets, chains }),
-    ...refill('projects', desired.projects, ''),
-    ...refill('to_ports', desired.toPorts, 'jump '),
-    ...refill('from_ports', desired.fromPorts, 'jump '),
+    ...elementChanges('projects', present, desired.projects),
+    ...elementChanges('to_ports', present, desired.toPorts),
+    ...elementChanges('from_ports', present, desired.fromPorts),
     ...goneChains.map(name => `flush chain ${FILTER_TABLE} ${name}`),
     ...goneChains.map(name => `delete chain ${FILTER_TABLE} ${name}`),
     ...goneSets.map(name => `delete set ${FILTER_TABLE} ${name}`),
@@ -186,9 +193,9 @@ export function filterCommands(desired: FilterObjects, known: FilterObjects | nu
 export function additionCommands({ sets, chains, toPorts, fromPorts, projects }: FilterObjects): string {
   return `${DECLARATION}${[
     ...addition({ sets: [...sets], chains: [...chains] }),
-    ...elements('projects', projects, ''),
-    ...elements('to_ports', toPorts, 'jump '),
-    ...elements('from_ports', fromPorts, 'jump '),
+    ...elements('projects', projects),
+    ...elements('to_ports', toPorts),
+    ...elements('from_ports', fromPorts),
   ].join('\n')}\n`
 }
 
@@ -214,14 +221,26 @@ const addition = ({ sets, chains }: Parts): string[] => [
   ...chains.flatMap(([name, rules]) => rules.map(rule => `add rule ${FILTER_TABLE} ${name} ${rule}`)),
 ]
 
-const refill = (map: string, content: ReadonlyMap<string, string>, verdict: string): string[] => [
-  `flush map ${FILTER_TABLE} ${map}`,
-  ...elements(map, content, verdict),
-]
+/** An element with another value than desired goes first. */
+function elementChanges(
+  map: (typeof MAPS)[number],
+  { maps }: FilterParts,
+  desired: ReadonlyMap<string, string>,
+): string[] {
+  const present = maps[map]
+  const gone = [...present.keys()].filter(name => present.get(name) !== desired.get(name))
+  const missing = new Map([...desired].filter(([name, value]) => present.get(name) !== value))
+  return [
+    ...(gone.length === 0
+      ? []
+      : [`delete element ${FILTER_TABLE} ${map} { ${gone.map(name => `"${name}"`).join(', ')} }`]),
+    ...elements(map, missing),
+  ]
+}
 
-const elements = (map: string, content: ReadonlyMap<string, string>, verdict: string): string[] =>
-  content.size === 0
-    ? []
-    : [
-        `add element ${FILTER_TABLE} ${map} { ${[...content].map(([name, value]) => `"${name}" : ${verdict}${value}`).join(', ')} }`,
-      ]
+const elements = (map: (typeof MAPS)[number], content: ReadonlyMap<string, string>): string[] => {
+  if (content.size === 0) return []
+  const verdict = map === 'projects' ? '' : 'jump '
+  const list = [...content].map(([name, value]) => `"${name}" : ${verdict}${value}`)
+  return [`add element ${FILTER_TABLE} ${map} { ${list.join(', ')} }`]
+}

@@ -15,7 +15,13 @@ export async function readFilters(database: Knex): Promise<Filters> {
     readShares(database, networkIds),
   ])
   const holders = rows.filter(({ vips }) => vips !== null)
-  return { filters, groups: groups.map(group => ({ ...group, members: membersOf(group, holders) })), shares }
+  // A group may have been deleted since the first statement.
+  const existing = new Set(groups.map(({ id }) => id))
+  return {
+    filters: filters.map(filter => ({ ...filter, groupIds: filter.groupIds.filter(id => existing.has(id)) })),
+    groups: groups.map(group => ({ ...group, members: membersOf(group, holders) })),
+    shares,
+  }
 }
 
 /** The filters of one port, with all that they need; null if it has none. */

@@ -8,8 +8,8 @@ import type { Filters } from '../security-groups/filters.js'
 const LOOK_MS = 15_000
 
 export type FilterKeeper = {
-  /** Makes the kernel have these filters and no others. Spares what is as it was left. */
-  keep: (filters: Filters) => Promise<void>
+  /** Makes the kernel have the filters that it reads, and no others. Spares what is as it was left. */
+  keep: (read: () => Promise<Filters>) => Promise<void>
 }
 
 /** @param now milliseconds of a clock that never goes back */
@@ -38,14 +38,14 @@ export function createFilterKeeper(fabric: Fabric, log: Logger, now = () => perf
   }
 
   return {
-    keep: async filters => {
-      const reason = await reasonFor(filters)
+    keep: async read => {
+      const reason = await reasonFor(await read())
       if (reason === null) return
       const known = last?.applied ?? null
       last = null
       const started = now()
       await fabric.ensure()
-      const applied = await applyFilters(fabric.namespace, filters, known)
+      const { filters, applied } = await applyFilters(fabric.namespace, read, known)
       last = { filters, applied, lookedAt: now() }
       const milliseconds = Math.round(now() - started)
       log.info({ ports: filters.filters.length, reason, milliseconds }, 'security groups are in effect')

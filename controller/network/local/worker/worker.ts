@@ -7,6 +7,7 @@ import type { PhysicalNetworks } from '../../physical-networks.js'
 import type { Fabric } from '../fabric.js'
 import { readFilters } from '../security-groups/read-filters.js'
 import { createFilterKeeper } from './keep-filters.js'
+import { createPortKeeper } from './keep-ports.js'
 import { createRouterKeeper } from './keep-routers.js'
 import { createUplinkKeeper } from './keep-uplinks.js'
 import { readRouters } from './read-routers.js'
@@ -39,22 +40,29 @@ export async function startNetworkWorker({
   log,
 }: NetworkWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const filters = createFilterKeeper(fabric, log)
+  const ports = createPortKeeper(fabric, log)
   const routers = createRouterKeeper(fabric, log)
   const uplinks = createUplinkKeeper(fabric, { physicalNetworks, log })
   const stopping = new AbortController()
   let wake = (): void => undefined
   let isWoken = false
 
-  const keepFilters = async (): Promise<void> => filters.keep(await readFilters(database))
-  const keepRouters = async (): Promise<void> => routers.keep(await readRouters(database), stopping.signal)
-
   const report = (error: unknown): void => {
     const what = isDatabaseAway(error) ? 'database away; trying again' : 'a round failed; trying again'
     if (!stopping.signal.aborted) log.warn({ err: error }, what)
   }
 
+  const keepPorts = (): Promise<void> =>
+    filters.keep(async () => {
+      const desired = await readFilters(database)
+      // A port that is not among these because it is gone is unplugged before it loses its filters.
+      await ports.keep(database).catch(report)
+      return desired
+    })
+  const keepRouters = async (): Promise<void> => routers.keep(await readRouters(database), stopping.signal)
+
   const round = async (): Promise<void> => {
-    const results = await Promise.allSettled([uplinks.keep(database), keepFilters(), keepRouters()])
+    const results = await Promise.allSettled([uplinks.keep(database), keepPorts(), keepRouters()])
     for (const result of results) if (result.status === 'rejected') report(result.reason)
   }
 
