@@ -17,6 +17,17 @@ const port = (networkId: string, ...addresses: string[]) => ({
   addresses,
 })
 
+/** Sends to a closed UDP port, and prints the error. */
+const CLOSED = `const socket = require('dgram').createSocket('udp4')
+  socket.on('error', error => { console.log(error.code); process.exit() })
+  socket.connect(9, process.argv[1], () => socket.send('x'))
+  setTimeout(() => process.exit(), 2000)`
+/** Begins 60,000 flows of UDP. */
+const FLOOD = `use Socket; socket(my $s, PF_INET, SOCK_DGRAM, 0); my $to = inet_aton(shift);
+  send($s, 'x', 0, sockaddr_in($_, $to)) for 1 .. 60000`
+const REDIRECTABLE = ['all', 'eth0'].flatMap(name =>
+  ['accept_redirects=1', 'secure_redirects=0'].map(setting => `net.ipv4.conf.${name}.${setting}`),
+)
 const ANYWHERE = { 4: '0.0.0.0/0', 6: '::/0' }
 
 /** An external network with a machine, and two routers with subnets that overlap, with a machine on each. */
@@ -25,19 +36,31 @@ async function createRoutedWorld(t: Test) {
   const { fabric } = world
   t.teardown(() => removeOtherRouters(fabric, []))
   const external = randomUUID()
-  const settle = async (name: string, networkId: string, addresses: string[], gateways: string[] = []) => {
+  /** Besides its addresses, a machine has others that it uses only when told to. */
+  const settle = async (
+    name: string,
+    networkId: string,
+    addresses: string[],
+    gateways: string[] = [],
+    others: string[] = [],
+  ) => {
     const namespace = await world.machine(name)
-    await fabric.attach(nic(namespace, networkId, ...addresses.map(address => address.split('/')[0]!)))
+    await fabric.attach(nic(namespace, networkId, ...[...addresses, ...others].map(each => each.split('/')[0]!)))
     await giveAddresses(namespace, ...addresses)
+    await ipBatch(
+      namespace,
+      others.map(each => `address add ${each} dev eth0 preferred_lft 0${each.includes(':') ? ' nodad' : ''}`),
+    )
     await ipBatch(
       namespace,
       gateways.map(via => `route add ${ANYWHERE[via.includes(':') ? 6 : 4]} via ${via} dev eth0`),
     )
-    return inhabit(name, (program, args) => world.start(namespace, program, args))
+    return { namespace, ...(await inhabit(name, (program, args) => world.start(namespace, program, args))) }
   }
   const gateway = (...addresses: string[]) => ({
     ...port(external, ...addresses),
     nextHops: ['198.51.100.1', 'fd51::1'],
+    subnets: ['198.51.100.0/24', 'fd51::/64'],
     snatAddress: addresses[0]!.split('/')[0]!,
   })
   const [netA, netA2, netB] = [randomUUID(), randomUUID(), randomUUID()]
@@ -61,8 +84,15 @@ async function createRoutedWorld(t: Test) {
     ...world,
     routers: { a, b },
     namespaceOf: (router: Router) => routerNamespace(fabric.instance, router.id),
-    outside: await settle('outside', external, ['198.51.100.1/24', 'fd51::1/64'], ['fd51::a']),
-    a1: await settle('a1', netA, ['10.0.0.10/24', 'fd0a::10/64'], ['10.0.0.1', 'fd0a::1']),
+    // Each of these two may also send as somebody on the other’s side.
+    outside: await settle(
+      'outside',
+      external,
+      ['198.51.100.1/24', 'fd51::1/64'],
+      ['fd51::a'],
+      ['10.0.0.77/32', 'fd0a::77/128'],
+    ),
+    a1: await settle('a1', netA, ['10.0.0.10/24', 'fd0a::10/64'], ['10.0.0.1', 'fd0a::1'], ['fd51::99/128']),
     a2: await settle('a2', netA, ['10.0.0.11/24'], ['10.0.0.1']),
     a3: await settle('a3', netA2, ['10.0.1.10/24'], ['10.0.1.1']),
     b1: await settle('b1', netB, ['10.0.0.10/24', 'fd0b::10/64'], ['10.0.0.1', 'fd0b::1']),
@@ -105,6 +135,68 @@ t.test('routers', async t => {
       'address add 10.0.9.9/32 dev eth0',
     ])
     t.equal(await a2.ask('198.51.100.1', { from: '10.0.9.9', ...unlessAnswered }), null, 'with somebody else’s address')
+  })
+
+  await t.test('let nobody pass for a machine of the other side', async t => {
+    const claim = { destination: 'fd51::99/128', nextHop: 'fd0a::10' }
+    await applyRouter(fabric, { ...routers.a, routes: [claim] })
+    const seen = (match: string) => `table netdev seen
+delete table netdev seen
+table netdev seen { chain in { type filter hook ingress device "eth0" priority 0; ${match} counter; }; }
+`
+    for (const [from, to, spoofed, target, protocol] of [
+      [outside, a1, '10.0.0.77', '198.51.100.50', 'ip'],
+      [outside, a1, 'fd0a::77', 'fd0a::10', 'ip6'],
+      [a1, outside, 'fd51::99', 'fd51::1', 'ip6'],
+    ] as const) {
+      await world.feed(to.namespace, 'nft', ['-f', '-'], seen(`${protocol} saddr ${spoofed}`))
+      await from.ask(target, { from: spoofed, protocol: 'udp', waitMs: 100 })
+      t.match(await from.ask(target), /^\w/, 'what comes later arrives')
+      t.match(await world.run(to.namespace, 'nft', 'list', 'table', 'netdev', 'seen'), /packets 0 /, spoofed)
+    }
+    await applyRouter(fabric, routers.a)
+  })
+
+  await t.test('tell of packets that are too big, and of closed ports, whatever they translate', async t => {
+    const leg = (port: { portId: string }, kind: string) => `${kind}-${port.portId.replaceAll('-', '').slice(0, 11)}`
+    const links = [leg(routers.a.interfaces[0]!, 'qr'), leg(routers.a.gateway!, 'qg')]
+    const resize = (dev: string, mtu: number) => ip(['-n', namespaceOf(routers.a), 'link', 'set', dev, 'mtu', `${mtu}`])
+    const big = (from: { namespace: string }, to: string) =>
+      world
+        .run(from.namespace, 'sh', '-c', `ping -M do -c 2 -i 0.2 -W 1 -s 1350 ${to} 2>&1 || :`)
+        .then(text => /mtu ?= ?1300/.test(text))
+    await resize(links[0]!, 1300)
+    t.ok(await big(outside, '198.51.100.50'), 'to a floating IP')
+    await resize(links[0]!, 1450)
+    await resize(links[1]!, 1300)
+    t.ok(await big(a2, '198.51.100.1'), 'behind SNAT')
+    t.ok(await big(a1, 'fd51::1'), 'in IPv6')
+    await resize(links[1]!, 1450)
+    const closed = (from: { namespace: string }, to: string) =>
+      world.run(from.namespace, process.execPath, '-e', CLOSED, to).then(text => text.trim())
+    t.equal(await closed(outside, '198.51.100.50'), 'ECONNREFUSED', 'at a floating IP')
+    t.equal(await closed(a2, '198.51.100.1'), 'ECONNREFUSED', 'from behind SNAT')
+  })
+
+  await t.test('send nobody around the translation', async t => {
+    await world.run(a2.namespace, 'sysctl', '-q', '-w', ...REDIRECTABLE)
+    const connection = await a2.open('198.51.100.50')
+    for (let round = 0; round < 3; round++) t.equal(await a2.say(connection), 'a1 198.51.100.10')
+    t.notMatch(await world.run(a2.namespace, 'ip', 'route', 'get', '198.51.100.50'), /redirected/)
+    t.equal(await a2.ask('198.51.100.50'), 'a1 198.51.100.10')
+  })
+
+  await t.test('lose no leg to a flood from another', async t => {
+    const kept = await a2.open('198.51.100.1')
+    await world.run(a2.namespace, 'perl', '-e', FLOOD, '198.51.100.1')
+    const count = Number(await world.run(namespaceOf(routers.a), 'conntrack', '-C'))
+    t.ok(count > 30_000 && count < 33_500, `${count} connections`)
+    t.equal(await a3.ask('198.51.100.1'), 'outside 198.51.100.10', 'another leg')
+    t.equal(await outside.ask('198.51.100.50'), 'a1 198.51.100.1', 'the gateway’s leg')
+    t.equal(await a2.say(kept), 'outside 198.51.100.10', 'a connection from before')
+    t.equal(await a2.ask('198.51.100.1', unlessAnswered), null, 'its own share is used up')
+    await world.run(namespaceOf(routers.a), 'conntrack', '-F')
+    t.equal(await a2.ask('198.51.100.1'), 'outside 198.51.100.10')
   })
 
   await t.test('keep connections while others change', async t => {

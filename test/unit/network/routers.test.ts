@@ -19,6 +19,7 @@ const router: Router = {
   gateway: {
     ...port('bbbbbbbb-bbbb-', '198.51.100.10/24'),
     nextHops: ['198.51.100.1'],
+    subnets: ['198.51.100.0/24'],
     snatAddress: '198.51.100.10',
   },
   floatingIps: [{ address: '198.51.100.50', fixedAddress: '10.0.0.10' }],

@@ -23,8 +23,8 @@ export const shareRules = (set: string, key: string): string[] => [
 
 /** Settings of a namespace that tracks connections. Those that ended or never began are forgotten soon. */
 export const TRACKING_SYSCTLS: readonly string[] = [
-  'net.netfilter.nf_conntrack_tcp_timeout_syn_sent=30',
-  'net.netfilter.nf_conntrack_tcp_timeout_syn_recv=30',
+  'net.netfilter.nf_conntrack_tcp_timeout_syn_sent=10',
+  'net.netfilter.nf_conntrack_tcp_timeout_syn_recv=10',
   'net.netfilter.nf_conntrack_tcp_timeout_time_wait=20',
   'net.netfilter.nf_conntrack_tcp_timeout_established=86400',
 ]

@@ -6,7 +6,7 @@ import type { Fabric } from '../fabric.js'
 import { ip, ipBatch, runTool } from '../ip-command.js'
 import { ensureNamespace, namespaceExists, namespacesNamed, removeNamespace } from '../namespace.js'
 import { nft, nftTable } from '../nft-command.js'
-import { natCommands, networksBehind, ROUTER_TABLE, staleFlows } from './plan-nat.js'
+import { givesUp, natCommands, networksBehind, ROUTER_TABLE, staleFlows } from './plan-nat.js'
 import { legsOf, observedRouter, planRouter } from './plan-router.js'
 import { type Router, type RouterPort, routerNamespace, routerNamespaces } from './router.js'
 
@@ -24,7 +24,13 @@ const SYSCTLS = [
   'net.ipv4.conf.all.accept_redirects=0',
   'net.ipv4.conf.default.accept_redirects=0',
   'net.ipv6.conf.default.accept_redirects=0',
+  // The kernel sends redirects if either says so. Whoever followed one would bypass the translation.
   'net.ipv4.conf.all.send_redirects=0',
+  'net.ipv4.conf.default.send_redirects=0',
+  // A namespace inherits these from the host.
+  'net.ipv4.conf.all.proxy_arp=0',
+  'net.ipv4.conf.default.proxy_arp=0',
+  'net.ipv4.conf.all.accept_source_route=0',
   'net.ipv4.conf.default.send_redirects=0',
   'net.ipv6.conf.default.accept_ra=0',
   ...TRACKING_SYSCTLS,
@@ -34,9 +40,10 @@ const SYSCTLS = [
  * Makes the kernel route as the router says, whatever it did before: namespace, filters, legs, addresses, routes, NAT.
  * Connections stay, but for those that the router would no longer translate as they are. May be repeated and
  * interrupted at any step.
+ * @param previous what the kernel routes already; null if that is not sure
  * @throws IpCommandError if the result is not as desired
  */
-export async function applyRouter(fabric: Fabric, router: Router): Promise<void> {
+export async function applyRouter(fabric: Fabric, router: Router, previous: Router | null = null): Promise<void> {
   const namespace = routerNamespace(fabric.instance, router.id)
   await ensureNamespace(namespace)
   await runTool(['nsenter', `--net=/run/netns/${namespace}`, 'sysctl', '-q', '-w', ...SYSCTLS], '')
@@ -54,6 +61,8 @@ export async function applyRouter(fabric: Fabric, router: Router): Promise<void>
       announce.map(({ device, macAddress }) => `link set dev ${device} address ${macAddress}`),
     )
   }
+  // A list of all connections is long.
+  if (previous !== null && !givesUp(router, previous)) return
   for (const filter of staleFlows(router, await flowsOf(namespace))) await forgetFlows(namespace, filter)
 }
 

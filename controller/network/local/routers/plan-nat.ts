@@ -80,12 +80,31 @@ function forwardRules({ interfaces, gateway, routes }: Router): string[] {
         `iifname "${name}" ip6 saddr ${six.length === 0 ? '::/0' : `!= ${elements(six)}`} drop`,
       ]
     }),
+    ...(gateway === null ? [] : honestSourceRules(interfaces, gateway)),
     `iifname "qr-*" meta mark set ${FROM_INSIDE}`,
     'ct state established,related accept',
     'ct state invalid drop',
     'iifname "qr-*" accept',
     ...(gateway === null ? [] : inboundRules(interfaces, gateway, routes)),
   ]
+}
+
+/**
+ * Nobody on the external network passes for a machine on the inside, whom rules of security groups may trust. Nor the
+ * other way round: an extra route can claim that any address is behind a leg, and IPv6 leaves as it is.
+ */
+function honestSourceRules(interfaces: readonly RouterPort[], gateway: NonNullable<Router['gateway']>): string[] {
+  const inside = widestCidrs(
+    interfaces.flatMap(({ addresses }) => addresses.flatMap(each => parseCidr(each)?.text ?? [])),
+  )
+  const outside = widestCidrs(gateway.subnets)
+  const drop = (direction: string, cidrs: readonly string[]) =>
+    [cidrs.filter(isIpv4), cidrs.filter(cidr => !isIpv4(cidr))].flatMap((list, six) =>
+      list.length === 0
+        ? []
+        : [`${direction} "${gatewayName(gateway)}" ${six ? 'ip6' : 'ip'} saddr ${elements(list)} drop`],
+    )
+  return [...drop('iifname', inside), ...drop('oifname', outside)]
 }
 
 /** Whoever is on the external network reaches floating IPs and, where nothing translates, the subnets themselves. */
@@ -121,6 +140,15 @@ function sourceRules({ gateway }: Router): string[] {
       ? []
       : [`${out} meta nfproto ipv4 snat ip to ${snatAddress}`, `${back} meta nfproto ipv4 snat ip to ${snatAddress}`]),
   ]
+}
+
+/** Whether a router no longer translates as the previous one did. Pure. */
+export function givesUp(router: Router, previous: Router): boolean {
+  const leadsTo = new Map(router.floatingIps.map(({ address, fixedAddress }) => [address, fixedAddress]))
+  return (
+    router.gateway?.snatAddress !== previous.gateway?.snatAddress ||
+    previous.floatingIps.some(({ address, fixedAddress }) => leadsTo.get(address) !== fixedAddress)
+  )
 }
 
 /**

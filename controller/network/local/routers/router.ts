@@ -11,6 +11,8 @@ export type RouterPort = {
 export type RouterGateway = RouterPort & {
   /** The gateways of the external network's subnets, at most one of each family. */
   nextHops: readonly string[]
+  /** All subnets of the external network. */
+  subnets: readonly string[]
   /** The IPv4 address that SNAT gives to what leaves by the gateway; null without SNAT. */
   snatAddress: string | null
 }

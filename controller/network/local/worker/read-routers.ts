@@ -11,6 +11,7 @@ type RouterRow = {
   routes: { destination: string; nexthop: string }[]
   ports: PortRow[]
   next_hops: string[]
+  external_subnets: string[]
   floating_ips: { address: string; fixedAddress: string }[]
 }
 
@@ -36,6 +37,10 @@ export async function readRouters(database: Knex): Promise<Router[]> {
                  JOIN subnet ON subnet.id = fixed_ip.subnet_id
                 WHERE router_port.router_id = router.id AND router_port.gateway AND subnet.gateway_ip IS NOT NULL
                 ORDER BY subnet.ip_version, fixed_ip.ordinal) AS next_hops,
+             ARRAY(
+               SELECT subnet.cidr::text
+                 FROM router_port JOIN port ON port.id = router_port.port_id JOIN subnet ON subnet.network_id = port.network_id
+                WHERE router_port.router_id = router.id AND router_port.gateway ORDER BY subnet.cidr) AS external_subnets,
              coalesce((
                SELECT json_agg(json_build_object('address', host(held.address), 'fixedAddress', host(floating_ip.fixed_ip_address))
                                ORDER BY held.address)
@@ -46,7 +51,7 @@ export async function readRouters(database: Knex): Promise<Router[]> {
   return rows.map(routerOf)
 }
 
-function routerOf({ id, enable_snat, routes, ports, next_hops, floating_ips }: RouterRow): Router {
+function routerOf({ id, enable_snat, routes, ports, next_hops, external_subnets, floating_ips }: RouterRow): Router {
   const gateway = ports.find(port => port.gateway)
   const own = gateway?.addresses.find(address => !address.includes(':'))?.split('/')[0]
   return {
@@ -55,7 +60,12 @@ function routerOf({ id, enable_snat, routes, ports, next_hops, floating_ips }: R
     gateway:
       gateway === undefined
         ? null
-        : { ...withoutRole(gateway), nextHops: next_hops, snatAddress: enable_snat && own !== undefined ? own : null },
+        : {
+            ...withoutRole(gateway),
+            nextHops: next_hops,
+            subnets: external_subnets,
+            snatAddress: enable_snat && own !== undefined ? own : null,
+          },
     floatingIps: gateway === undefined ? [] : floating_ips,
     routes: routes.map(({ destination, nexthop }) => ({ destination, nextHop: nexthop })),
   }

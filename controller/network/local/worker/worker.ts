@@ -59,7 +59,10 @@ export async function startNetworkWorker({
       await ports.keep(database).catch(report)
       return desired
     })
-  const keepRouters = async (): Promise<void> => routers.keep(await readRouters(database), stopping.signal)
+  const keepRouters = async (): Promise<void> => {
+    const isDone = await routers.keep(await readRouters(database), stopping.signal)
+    if (!isDone) isWoken = true
+  }
 
   const round = async (): Promise<void> => {
     const results = await Promise.allSettled([uplinks.keep(database), keepPorts(), keepRouters()])
