@@ -23,13 +23,24 @@ echo >> "$KRATER_TEST_STEPS"
 [ "$(wc -l < "$KRATER_TEST_STEPS")" -ge "$KRATER_TEST_KILL_AT" ] && kill -9 $PPID && exit 1
 PATH="$KRATER_TEST_PATH" exec ${program} "$@"
 `
+/** What an operator may have on a host. */
+const HOST = `ip address add 192.0.2.1/24 dev lo
+  ip route add 203.0.113.0/24 via 192.0.2.9 && ip rule add from 192.0.2.1 table 77
+  nft add table inet mine && nft add chain inet mine forward '{ type filter hook forward priority 0; policy drop; }'`
+const HOST_STATE = [
+  ...['link', 'address', 'route', 'rule'].map(what => ['ip', what, 'show']),
+  ...['route', 'rule'].map(what => ['ip', '-6', what, 'show']),
+  ['ip', 'route', 'show', 'table', 'all'],
+  ['nft', 'list', 'ruleset'],
+  ['sh', '-c', "sysctl -a -r '^net\\.' 2>/dev/null"],
+]
 /** Some steps between two kills: each kill costs a second. */
 const STRIDE = 5
 const LIMIT_MS = 30_000
 
 t.test('a network worker that is killed at any step leaves nothing that the next one does not put right', async t => {
   t.setTimeout(300_000)
-  const { fabric, instance, run } = await createWorld(t)
+  const { fabric, instance, run, machine: namespace } = await createWorld(t)
   t.teardown(() => removeOtherRouters(fabric, []))
   const testDatabase = await createTestDatabase()
   t.teardown(() => testDatabase.drop())
@@ -54,6 +65,14 @@ t.test('a network worker that is killed at any step leaves nothing that the next
   const be = async (there: boolean) => {
     await rows.database('router').where({ id: router }).update({ admin_state_up: there })
     await rows.database('port').where({ id: machine.id }).update({ filtered: there })
+  }
+
+  /** A namespace that is the host of the workers that are killed: other tests do not change it. */
+  const host = await namespace('host')
+  await run(host, 'sh', '-c', HOST)
+  const hostState = async () => {
+    const shown = await Promise.all(HOST_STATE.map(words => run(host, ...words)))
+    return shown.flatMap(text => text.split('\n').filter(line => !line.includes('nf_conntrack_count')))
   }
 
   const state = async () => {
@@ -90,10 +109,9 @@ t.test('a network worker that is killed at any step leaves nothing that the next
       ...{ PATH: `${directory}:${PATH}`, KRATER_TEST_PATH: PATH },
       ...{ KRATER_TEST_STEPS: steps, KRATER_TEST_KILL_AT: `${step}` },
     }
-    const child = spawn(process.execPath, [join(directory, 'worker.mjs')], {
-      env,
-      stdio: ['pipe', 'ignore', 'inherit'],
-    })
+    // Not the wrapper of that name.
+    const words = [`--net=/run/netns/${host}`, process.execPath, join(directory, 'worker.mjs')]
+    const child = spawn('/usr/bin/nsenter', words, { env, stdio: ['pipe', 'ignore', 'inherit'] })
     const orders: NetworkWorkerOrders = { instance, databaseUrl: testDatabase.urlOf('network') }
     child.stdin?.end(JSON.stringify(orders))
     const ended = once(child, 'exit').then(() => true)
@@ -109,6 +127,7 @@ t.test('a network worker that is killed at any step leaves nothing that the next
     return wasKilled
   }
 
+  const hostBefore = await hostState()
   await be(true)
   await undisturbed('the desired state', async () => (await state()) !== null)
   const desired = await state()
@@ -131,4 +150,5 @@ t.test('a network worker that is killed at any step leaves nothing that the next
     }
     t.ok(kills > 3, `${what}: ${kills} kills, each put right`)
   }
+  t.strictSame(await hostState(), hostBefore, 'the host is as before')
 })
