@@ -84,11 +84,13 @@ function unexpectedServers({ backends }: HaproxyPart, { servers }: HaproxyObserv
 }
 
 function frontendsDiffer(
-  { haproxy, objects }: Desired & { haproxy: HaproxyPart },
+  { haproxy, objects, datagrams }: Desired & { haproxy: HaproxyPart },
   { proxies }: HaproxyObservation,
 ): Difference[] {
+  const byKernel = new Set(datagrams?.listeners.map(({ id }) => id))
   const frontends = new Map(proxies.filter(({ kind }) => kind === 'frontend').map(row => [row.name, row]))
   const disabled = objects.listeners.flatMap((name): Difference[] => {
+    if (byKernel.has(name)) return []
     const status = frontends.get(name)?.status
     if (status === 'OPEN' || status === 'FULL') return []
     const text = `listener ${name} was ${status === undefined ? 'missing' : 'disabled'}`

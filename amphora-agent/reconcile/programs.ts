@@ -12,6 +12,8 @@ import type { Mismatch } from '../protocol/repairs.js'
  * again.
  */
 const MAX_FAILURES = 3
+/** The first pause after a reload that left a difference, and the longest. */
+const [FIRST_PAUSE_MS, LONGEST_PAUSE_MS] = [1_000, 60_000]
 /** Differences to report individually. */
 const MAX_REPORTED = 3
 
@@ -25,6 +27,9 @@ export class ProgramRepair {
   #checkHaproxy = false
   /** Consecutive failed repairs of HAProxy. */
   #failedRepairs = 0
+  /** After a reload that left a difference: how long the next one waits, and until when. */
+  #pauseMs = 0
+  #pausedUntil = Number.NEGATIVE_INFINITY
 
   constructor(parts: Parts, repairs: Repairs) {
     this.#parts = parts
@@ -53,7 +58,7 @@ export class ProgramRepair {
 
   async #tryHaproxy(desired: WithHaproxy, found: Set<Mismatch>): Promise<void> {
     try {
-      await this.#repairHaproxy(desired)
+      await this.#repairHaproxy(desired, found)
       this.#failedRepairs = 0
     } catch (error) {
       this.#failedRepairs += 1
@@ -62,7 +67,7 @@ export class ProgramRepair {
     }
   }
 
-  async #repairHaproxy(desired: WithHaproxy): Promise<void> {
+  async #repairHaproxy(desired: WithHaproxy, mismatches: Set<Mismatch>): Promise<void> {
     const { haproxy, knownDown } = this.#parts
     // The supervisor restarts a HAProxy that exited, with growing pauses.
     if (haproxy.pid() === null) {
@@ -75,18 +80,27 @@ export class ProgramRepair {
       return
     }
     const present = this.#checkHaproxy ? await haproxy.observe(true) : null
-    if (present !== null) await this.#repairDifferences(desired, present)
+    if (present !== null) await this.#repairDifferences(desired, present, mismatches)
   }
 
-  async #repairDifferences(desired: WithHaproxy, present: HaproxyObservation): Promise<void> {
+  async #repairDifferences(
+    desired: WithHaproxy,
+    present: HaproxyObservation,
+    mismatches: Set<Mismatch>,
+  ): Promise<void> {
     const { haproxy } = this.#parts
     const { found, commands, reload: needsReload } = planRepair(desired, present)
     const isForeign = haproxy.isForeign(present.workerPid)
     for (const command of commands) await haproxy.command(command)
+    if (needsReload && !isForeign && performance.now() < this.#pausedUntil) {
+      mismatches.add('haproxy')
+      return
+    }
     if (needsReload || isForeign) {
       // If servers differ, their states are not worth keeping.
       const applied = found.some(text => text.startsWith('server')) ? null : desired.haproxy
       await reload(this.#parts, applied, desired.haproxy, found[0] ?? 'it was reloaded outside the agent')
+      await this.#pauseIfInVain(desired)
     }
     this.#checkHaproxy = false
     if (isForeign) this.#repairs.note('HAProxy was reloaded outside the agent')
@@ -94,5 +108,13 @@ export class ProgramRepair {
     if (found.length > MAX_REPORTED) {
       this.#repairs.note(`and ${found.length - MAX_REPORTED} more differences of HAProxy`)
     }
+  }
+
+  /** A difference that a reload leaves would cause the next reload at once, and no end of them. */
+  async #pauseIfInVain(desired: WithHaproxy): Promise<void> {
+    const present = await this.#parts.haproxy.observe(true)
+    const isInVain = present !== null && planRepair(desired, present).reload
+    this.#pauseMs = isInVain ? Math.min(Math.max(FIRST_PAUSE_MS, this.#pauseMs * 2), LONGEST_PAUSE_MS) : 0
+    this.#pausedUntil = performance.now() + this.#pauseMs
   }
 }

@@ -2,6 +2,7 @@ import t from 'tap'
 import { harms, type Target } from '../../support/faults/drifts.js'
 import { createAmphora, until } from '../../support/worlds/amphora.js'
 import { BACKEND, desire, server } from '../../support/worlds/amphora-desired.js'
+import { datagramListener } from '../../support/worlds/datagrams-desired.js'
 
 const URL = 'http://127.0.0.1:8080/'
 const MAC = '02:00:0a:43:00:01'
@@ -250,4 +251,41 @@ t.test('heartbeats report an interface that is missing or has no carrier', async
   sh(`ip link add p0 type veth peer name p1 && ip link set p0 address ${MAC} && ip link set p1 up`)
   await until(() => traffic.beats().at(-1)?.mismatches.length === 0 || null)
   t.match(amphora.inside('ip', 'addr', 'show', 'dev', 'vip0'), VIP)
+})
+
+t.test('a UDP listener, which HAProxy does not have, is not missing there', async t => {
+  const agent = await amphora.connect()
+  const listener = datagramListener(1, { poolId: null })
+  await agent.apply(
+    desire({
+      ...{ generation: 3, fence: 4, servers: [server(1)] },
+      changes: {
+        interfaces: desired.interfaces,
+        datagrams: { vips: [VIP], listeners: [listener], pools: [] },
+        objects: { listeners: [target.listener, listener.id], pools: [] },
+      },
+    }),
+  )
+  agent.end()
+  const beats = traffic.beats().length
+  await until(() => traffic.beats().length > beats + 2 || null)
+  t.notOk(told().some(text => text.includes(listener.id)))
+})
+
+t.test('a reload that leaves a difference is repeated ever more rarely', async t => {
+  const agent = await amphora.connect()
+  const objects = { listeners: [target.listener, 'listener-9'], pools: [] }
+  const changes = { interfaces: desired.interfaces, objects }
+  await agent.apply(desire({ generation: 4, fence: 5, servers: [server(1)], changes }))
+  agent.end()
+  const reloads = () =>
+    new Set(
+      traffic
+        .reports()
+        .flatMap(({ repairs }) => repairs.filter(({ text }) => text.includes('listener-9')).map(({ atMs }) => atMs)),
+    )
+  const [first = 0, second = 0, third = 0] = await until(() => (reloads().size >= 3 ? [...reloads()] : null), 20_000)
+  t.ok(second - first >= 900, `${second - first} ms`)
+  t.ok(third - second >= 1_900, `${third - second} ms`)
+  await until(() => traffic.beats().at(-1)?.mismatches.includes('haproxy') || null)
 })
