@@ -1,7 +1,7 @@
 import type { Migration } from '../../database/migrate.js'
 import { many } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import { formatAddress, parseCidr, uniqueLocalSubnet } from '../addresses.js'
+import { defaultGateway, defaultPools, formatAddress, parseCidr, poolSpan, uniqueLocalSubnet } from '../addresses.js'
 
 /**
  * Gives the public network of an existing installation the IPv6 subnet that a new one begins with. It takes no address
@@ -24,17 +24,19 @@ export const publicIpv6: Migration = {
     if (network === undefined || range === null) return
     // The /16 from which the first start carved the networks.
     const whole = parseCidr(`${formatAddress(4, range.first)}/16`)?.text ?? network.cidr
-    const cidr = uniqueLocalSubnet(whole, 1)
-    const base = cidr.replace('/64', '')
+    const cidr = parseCidr(uniqueLocalSubnet(whole, 1))!
+    const gateway = defaultGateway(cidr)
     await trx.raw(
       `INSERT INTO subnet (network_id, project_id, name, ip_version, cidr, gateway_ip)
        VALUES (?, ?, 'public-ipv6-subnet', 6, ?, ?)`,
-      [network.id, network.project_id, cidr, `${base}1`],
+      [network.id, network.project_id, cidr.text, gateway],
     )
-    await trx.raw(
-      `INSERT INTO allocation_pool (subnet_id, first, last, span)
-       SELECT id, ?, ?, ? FROM subnet WHERE network_id = ? AND ip_version = 6`,
-      [`${base}2`, `${base}ffff:ffff:ffff:ffff`, 2 ** 32, network.id],
-    )
+    for (const pool of defaultPools(cidr, gateway)) {
+      await trx.raw(
+        `INSERT INTO allocation_pool (subnet_id, first, last, span)
+         SELECT id, ?, ?, ? FROM subnet WHERE network_id = ? AND ip_version = 6`,
+        [pool.start, pool.end, poolSpan(pool), network.id],
+      )
+    }
   },
 }

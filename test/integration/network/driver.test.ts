@@ -3,9 +3,11 @@ import t, { type Test } from 'tap'
 import { inTransaction } from '../../../controller/database/transaction.js'
 import type { Caller } from '../../../controller/identity/caller.js'
 import { contains, defaultGateway, defaultPools, parseCidr, poolSpan } from '../../../controller/network/addresses.js'
+import { bootstrapNetworks } from '../../../controller/network/bootstrap.js'
 import { AddressTaken, InvalidPortRequest, NoAddressLeft, PORT_OWNER } from '../../../controller/network/driver.js'
 import { allocateAddress } from '../../../controller/network/local/allocation.js'
 import { createLocalDriver } from '../../../controller/network/local/driver.js'
+import { publicIpv6 } from '../../../controller/network/migrations/008-public-ipv6.js'
 import { createTestDatabase } from '../../support/database/database.js'
 
 const database = await createTestDatabase()
@@ -301,4 +303,25 @@ t.test('the sweep lists only ports that are old enough', async t => {
     .where({ id: port.id })
     .update({ created_at: db.raw(`now() - interval '61 seconds'`) })
   t.strictSame(await driver.portsOwnedBy('test:swept', 60), [port])
+})
+
+t.test('an upgrade gives the public network the IPv6 subnet of a new installation', async t => {
+  const built = await bootstrapNetworks(db, { cidr: '10.199.0.0/16', serviceProjectId: 'service' })
+  const networkId = built.public.id
+  const state = async () => ({
+    subnets: await db('subnet')
+      .where({ network_id: networkId })
+      .orderBy('ip_version')
+      .select('name', 'project_id', 'cidr', 'gateway_ip'),
+    pools: await db('allocation_pool')
+      .whereIn('subnet_id', db('subnet').where({ network_id: networkId }).select('id'))
+      .orderBy('first')
+      .select('first', 'last', 'span'),
+  })
+  const asNew = await state()
+  await db('subnet').where({ network_id: networkId, ip_version: 6 }).delete()
+  for (const time of ['first', 'second']) {
+    await inTransaction(db, trx => publicIpv6.up(trx))
+    t.strictSame(await state(), asNew, time)
+  }
 })
