@@ -1,20 +1,9 @@
 import type { Log } from '../log/log.js'
-import { canonical } from '../network/address.js'
 import { settleForwarding, stopForwarding } from '../network/forwarding.js'
 import { Turns } from '../process/turns.js'
 import type { Datagrams } from '../protocol/datagrams.js'
 import type { Desired } from '../protocol/desired.js'
-import {
-  deleteFlows,
-  deleteUnbalanced,
-  type Flow,
-  type FlowUnderWay,
-  flowsByMark,
-  flowsUnderWay,
-  listFlows,
-  placeOf,
-  unbalancedPlaces,
-} from './conntrack.js'
+import { deleteFlows, type Flow, type FlowUnderWay, flowsByMark, flowsUnderWay, listFlows } from './conntrack.js'
 import { FlowMeter, type FlowReading, NO_READING } from './flow-meter.js'
 import { allowedFlows, flowsToDelete } from './flows.js'
 import { type KnownClient, learningText, readClients } from './known-clients.js'
@@ -252,7 +241,6 @@ export class DatagramBalancer {
     const isAdopted = before.chains.size === 0 || [...before.chains.values()].some(({ rules }) => rules === 'unknown')
     if (isAdopted || losesFlows(before, after)) await this.#sweep(wanted)
     await this.#countUnderWay(wanted, before, after)
-    await this.#forgetUnbalanced(wanted, before)
     return true
   }
 
@@ -327,19 +315,6 @@ export class DatagramBalancer {
     await commit(signed(text)).catch(error => {
       this.#options.log.info(`the count of flows is not right for a while: ${String(error)}`)
     })
-  }
-
-  /** Flows to a place without a listener were not balanced; with the listener, their next packets are. */
-  async #forgetUnbalanced({ vips, listeners }: Wanted, before: Ruleset): Promise<void> {
-    const numbers = this.#store.numbers.services.given
-    const fresh = listeners.filter(listener => !before.chains.has(`listener_${numbers[serviceKey(listener)]}`))
-    if (fresh.length === 0) return
-    const places = await unbalancedPlaces()
-    for (const { protocol, port } of fresh) {
-      for (const address of vips.map(canonical)) {
-        if (places.has(placeOf(protocol, address, port))) await deleteUnbalanced(protocol, address, port)
-      }
-    }
   }
 }
 

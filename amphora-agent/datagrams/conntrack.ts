@@ -73,34 +73,6 @@ async function flowsOf(command: '-L' | '-D', { mark, mask }: Marks): Promise<Flo
   return flows
 }
 
-const UNMARKED = ['--mark', '0/0xffffffff']
-
-/** Names a place that packets are sent to. */
-export const placeOf = (protocol: string, address: string, port: number): string => `${protocol} ${address} ${port}`
-
-/** Lists where packets were sent without being balanced. @throws Error if conntrack fails */
-export async function unbalancedPlaces(): Promise<Set<string>> {
-  const places = new Set<string>()
-  await conntrack(['-L', ...UNMARKED], text => {
-    for (const [, protocol = '', address = '', port] of text.matchAll(
-      /^(udp|sctp) .*? dst=(\S+) sport=\d+ dport=(\d+)/gm,
-    )) {
-      places.add(placeOf(protocol, address, Number(port)))
-    }
-  })
-  return places
-}
-
-/**
- * Deletes entries of packets that came to this place when there was no listener.
- * @throws Error if conntrack fails
- */
-export async function deleteUnbalanced(protocol: 'udp' | 'sctp', address: string, port: number): Promise<void> {
-  const family = address.includes(':') ? 'ipv6' : 'ipv4'
-  const place = ['--orig-dst', address, '--orig-port-dst', String(port)]
-  await conntrack(['-D', '-f', family, '-p', protocol, ...place, ...UNMARKED], () => {})
-}
-
 /** @param onLines called with whole lines of the output, piece by piece: there may be hundreds of thousands */
 function conntrack(args: readonly string[], onLines: (text: string) => void): Promise<void> {
   return new Promise((resolve, reject) => {

@@ -42,6 +42,12 @@ const ip = (family: Family): string => (family === 4 ? 'ip' : 'ip6')
 const addressType = (family: Family): string => (family === 4 ? 'ipv4_addr' : 'ipv6_addr')
 const proto = (family: Family): string => (family === 4 ? 'ipv4' : 'ipv6')
 
+/** A router or a host tells by these that it could not deliver a packet of a flow. */
+const ERRORS = [
+  'icmp type { destination-unreachable, time-exceeded, parameter-problem }',
+  'icmpv6 type { destination-unreachable, packet-too-big, time-exceeded, parameter-problem }',
+]
+
 const nameOf = (poolId: string): string => poolId.replaceAll('-', '')
 
 export const countersOf = (service: number) =>
@@ -89,13 +95,13 @@ function planCommon({ datagrams, interfaces, numbers, states }: RulesetFacts): P
         place: `${canonical(member.address)} . ${member.port}`,
       })),
   )
-  const destinations = (family: Family, verdict: (listener: DatagramListener) => string) =>
+  const destinations = <T>(family: Family, value: (listener: DatagramListener) => T) =>
     vips
       .filter(vip => familyOf(vip) === family)
       .flatMap(vip =>
         listeners.map(
           listener =>
-            [`${canonical(vip)} . ${PROTOCOL[listener.protocol]} . ${listener.port}`, verdict(listener)] as const,
+            [`${canonical(vip)} . ${PROTOCOL[listener.protocol]} . ${listener.port}`, value(listener)] as const,
         ),
       )
   const replies = interfaces
@@ -113,6 +119,22 @@ function planCommon({ datagrams, interfaces, numbers, states }: RulesetFacts): P
   })
   const sets: [string, ElementSet][] = [
     ...FAMILIES.flatMap((family): [string, ElementSet][] => [
+      [
+        `served${family}`,
+        {
+          kind: 'set',
+          declaration: `type ${addressType(family)} . inet_proto . inet_service`,
+          elements: new Map(destinations(family, () => null)),
+        },
+      ],
+      [
+        `places${family}`,
+        {
+          kind: 'set',
+          declaration: `type ${addressType(family)} . inet_service`,
+          elements: new Map(targets.filter(target => target.family === family).map(({ place }) => [place, null])),
+        },
+      ],
       [
         `listeners${family}`,
         {
@@ -173,12 +195,21 @@ function planCommon({ datagrams, interfaces, numbers, states }: RulesetFacts): P
     objects: [],
     sets,
     chains: [
-      // HAProxy's connections are not tracked: that would cost, and fill the table of connections.
+      // Only what may belong to a flow is tracked. The rest would cost, and it would be lost when the table of connections
+      // is full: VRRP and heartbeats, too.
       chain('untracked', 'type filter hook prerouting priority raw; policy accept', [
-        `meta l4proto ${PROTOCOL.tcp} notrack`,
+        `meta l4proto ${PROTOCOL.tcp} notrack accept`,
+        ...FAMILIES.map(family => `${ip(family)} daddr . meta l4proto . th dport @served${family} accept`),
+        ...FAMILIES.map(family => `${ip(family)} saddr . th sport @places${family} accept`),
+        ...ERRORS.map(types => `${types} accept`),
+        'notrack',
       ]),
+      // Probes of members are tracked, so that no flow gets the port that a probe has.
       chain('untracked_own', 'type filter hook output priority raw; policy accept', [
-        `meta l4proto ${PROTOCOL.tcp} notrack`,
+        ...FAMILIES.map(
+          family => `meta l4proto != ${PROTOCOL.tcp} ${ip(family)} daddr . th dport @places${family} accept`,
+        ),
+        'notrack',
       ]),
       chain('reply', 'type filter hook prerouting priority mangle; policy accept', [
         ...FAMILIES.map(

@@ -4,6 +4,7 @@ import { until } from '../../support/worlds/amphora.js'
 import {
   createDatagramWorld,
   FAR_CLIENT,
+  FAR_CLIENT6,
   MEMBER_INTERFACE,
   OWN,
   OWN6,
@@ -39,12 +40,48 @@ t.test('datagrams to a VIP of either family reach the members in turn, from the 
   t.strictSame(await tally(10, { to: VIP6 }), { [`member-101 ${OWN6}`]: 5, [`member-102 ${OWN6}`]: 5 })
   t.match(await apply([listener(1)], pools), { transition: 'unchanged' })
   t.strictSame(await tally(1, { port: 54 }), { ECONNREFUSED: 1 }, 'a port without a listener refuses')
+  for (const to of [VIP, VIP6]) world.ping(to)
+  const tracked = amphora.inside('conntrack', '-L').trim().split('\n')
+  t.equal(tracked.length, 20)
+  t.strictSame(
+    tracked.filter(line => / mark=0 /.test(line)),
+    [],
+    'heartbeats, pings and what nobody serves cannot fill the table of connections',
+  )
 })
 
 t.test('a client beyond the VIP’s gateway gets its answers by that gateway, whatever the other routes', async t => {
   const elsewhere = { ...MEMBER_INTERFACE, routes: [{ destination: '192.0.2.0/24', gateway: '10.66.1.1' }] }
   await apply([listener(1)], [pool(1, [member(1)])], { interfaces: [VIP_INTERFACE, elsewhere] })
   t.strictSame(await tally(2, { from: FAR_CLIENT }), { [`member-1 ${OWN}`]: 2 })
+})
+
+t.test('large datagrams come through, and whoever sends too large a packet learns of it', async t => {
+  const VIA = [
+    { destination: '0.0.0.0/0', gateway: '10.66.0.2' },
+    { destination: '::/0', gateway: 'fd66::2' },
+  ]
+  const interfaces = [
+    { ...VIP_INTERFACE, routes: VIA },
+    { ...MEMBER_INTERFACE, mtu: 1280 },
+  ]
+  world.memberNetwork.ip('link', 'set', 'c0', 'mtu', '1280')
+  t.teardown(() => world.memberNetwork.ip('link', 'set', 'c0', 'mtu', '1500'))
+  await apply([listener(1)], [pool(1, [member(1), member(101)])], { interfaces })
+  for (const [to, from, name] of [
+    [VIP, FAR_CLIENT, 'member-1'],
+    [VIP6, FAR_CLIENT6, 'member-101'],
+  ] as const) {
+    t.strictSame(await ask(2, { to, from, size: 1_400 }), ['EMSGSIZE', name], 'the client sends fragments at once')
+    t.strictSame(await ask(2, { to, from, size: 4_000 }), [name, name])
+  }
+  const closed = [member(1, { port: 5_301 }), member(101, { port: 5_301 })]
+  await apply([listener(1)], [pool(1, closed)], { interfaces })
+  for (const [to, from] of [
+    [VIP, FAR_CLIENT],
+    [VIP6, FAR_CLIENT6],
+  ] as const)
+    t.strictSame(await ask(1, { to, from }), ['ECONNREFUSED'], 'the refusal of a member reaches the client')
 })
 
 t.test('weights give each member its share exactly; weight 0 and disabled members get no new flow', async t => {

@@ -11,6 +11,8 @@ type DatagramRequest = {
   port?: number
   from?: string
   count?: number
+  /** Bytes of each datagram. */
+  size?: number
 }
 
 const sockets = new Map<string, Socket>()
@@ -19,10 +21,14 @@ const ANSWER_MS = 1_000
 const typeOf = (address: string) => (address.includes(':') ? 'udp6' : 'udp4')
 
 export const datagramVerbs = {
-  /** Answers each datagram with its name and the address that the datagram came from. */
+  /** Answers each datagram with its name and the address that the datagram came from, and blanks if that was longer. */
   datagramMember: async ({ name = '', address = '', port = 0 }: DatagramRequest) => {
     const socket = createSocket(typeOf(address))
-    socket.on('message', (_, peer) => socket.send(`${name} ${peer.address}`, peer.port, peer.address))
+    socket.on('message', ({ length }, peer) => {
+      if (peer.port === 0) return
+      const answer = `${name} ${peer.address}`
+      socket.send(length === 1 ? answer : answer.padEnd(length), peer.port, peer.address)
+    })
     socket.bind(port, address)
     await once(socket, 'listening')
     sockets.set(`member ${address} ${port}`, socket)
@@ -36,11 +42,11 @@ export const datagramVerbs = {
    * Sends a datagram each from so many new ports, one after another.
    * @returns the answers; the error's code, or `silence`, where there is none
    */
-  datagrams: async ({ address = '', port = 0, from, count = 1 }: DatagramRequest) => {
+  datagrams: async ({ address = '', port = 0, from, count = 1, size = 1 }: DatagramRequest) => {
     const answers: string[] = []
     for (let i = 0; i < count; i++) {
       const socket = await open({ address, port }, from)
-      answers.push(await answer(socket))
+      answers.push(await answer(socket, size))
       socket.close()
     }
     return answers
@@ -66,7 +72,7 @@ async function open({ address, port }: Place, from?: string): Promise<Socket> {
   return socket
 }
 
-function answer(socket: Socket): Promise<string> {
+function answer(socket: Socket, size = 1): Promise<string> {
   return new Promise(resolve => {
     const end = (text: string) => {
       clearTimeout(timer)
@@ -76,9 +82,9 @@ function answer(socket: Socket): Promise<string> {
       resolve(text)
     }
     const timer = setTimeout(() => end('silence'), ANSWER_MS)
-    socket.on('message', bytes => end(bytes.toString()))
+    socket.on('message', bytes => end(bytes.length < size ? 'too short' : bytes.toString().trim()))
     socket.on('error', error => end((error as NodeJS.ErrnoException).code ?? error.message))
-    socket.send('?', error => error && end((error as NodeJS.ErrnoException).code ?? error.message))
+    socket.send('?'.repeat(size), error => error && end((error as NodeJS.ErrnoException).code ?? error.message))
   })
 }
 

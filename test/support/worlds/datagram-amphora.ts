@@ -16,8 +16,9 @@ export const OWN = '10.66.1.11'
 export const OWN6 = 'fd66:1::11'
 /** Clients have these addresses, and the same last parts in fd66::/64. */
 const CLIENTS = [2, 3, 4, 130]
-/** A client behind the VIP's gateway. */
+/** A client behind the VIP's gateway, and its address of the other family. */
 export const FAR_CLIENT = '192.0.2.7'
+export const FAR_CLIENT6 = 'fd77::7'
 
 export const VIP_INTERFACE: Interface = {
   mac: '02:00:0a:42:00:01',
@@ -39,7 +40,7 @@ export const MEMBER_INTERFACE: Interface = {
   vips: [],
 }
 
-export type Asking = { to?: string; port?: number; from?: string }
+export type Asking = { to?: string; port?: number; from?: string; size?: number }
 
 /** An amphora between clients and UDP members, each in a namespace of their own. Members 1 to 4 and 101 to 103 answer. */
 export async function createDatagramWorld() {
@@ -62,6 +63,7 @@ export async function createDatagramWorld() {
     client.ip('addr', 'add', `fd66::${host}/64`, 'dev', 'c0', 'nodad')
   }
   client.ip('addr', 'add', `${FAR_CLIENT}/32`, 'dev', 'lo')
+  client.ip('addr', 'add', `${FAR_CLIENT6}/128`, 'dev', 'lo')
   for (const number of [1, 2, 3, 4, 101, 102, 103]) {
     const { address, port } = datagramMember(number)
     members.ip(
@@ -74,7 +76,7 @@ export async function createDatagramWorld() {
 
   let generation = 0
   let agent = await amphora.connect()
-  const open = ({ to = VIP, port = 53, from }: Asking = {}) => ({ address: to, port, from })
+  const open = ({ to = VIP, port = 53, from, size }: Asking = {}) => ({ address: to, port, from, size })
 
   return {
     amphora,
@@ -114,6 +116,8 @@ export async function createDatagramWorld() {
       await clients.ask('openFlow', { ...open(asking), name })
       return async () => (await clients.ask<string>('flow', { name })).split(' ')[0]!
     },
+    /** A client asks for an echo and gets it. */
+    ping: (to: string) => execFileSync('nsenter', ['-t', String(client.pid), '-n', 'ping', '-c', '1', '-W', '2', to]),
     /** Members that speak SCTP, at all addresses of members; port 9000 accepts associations. */
     startSctpMembers: async () => {
       const child = spawn('nsenter', ['-t', String(members.pid), '-n', 'perl', SCTP_MEMBERS], {
