@@ -2,10 +2,11 @@ import { randomBytes } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { createHandler } from './answers.js'
-import { apply, type Parts, releaseOwnVips, resume } from './apply/apply.js'
+import { apply, type Parts, releaseOwnVips, resume, resumeDraining } from './apply/apply.js'
 import { CURRENT_HAPROXY, CURRENT_KEEPALIVED, openStore } from './apply/store.js'
 import { DatagramBalancer } from './datagrams/balancer.js'
 import { Monitors } from './datagrams/monitors/monitors.js'
+import { endUnfinished } from './datagrams/nftables.js'
 import { FlowServer } from './handover/flow-exchange.js'
 import { Handovers } from './handover/handover.js'
 import { SharedClients } from './handover/shared-clients.js'
@@ -189,10 +190,14 @@ class Agent {
     this.#drain.start()
     this.#haproxy.adopt()
     this.#keepalived.adopt()
-    this.#handovers.start()
     this.#sharedClients.start()
     this.#monitor.start()
-    if (!this.#isDraining()) void this.#turns.run(() => resume(this.#parts))
+    void this.#turns.run(async () => {
+      await endUnfinished()
+      await (this.#isDraining() ? resumeDraining : resume)(this.#parts)
+      // Now it knows its flows, and tells the other amphora.
+      this.#handovers.start()
+    })
     void this.#turns.run(this.#observe)
     const server = await serve(this.#handler, this.#log)
     this.#server = server

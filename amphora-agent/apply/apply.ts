@@ -113,6 +113,15 @@ export async function resume(parts: Parts): Promise<void> {
   }
 }
 
+/** Goes on with the flows that a draining amphora still has. */
+export async function resumeDraining({ store, datagrams, log }: Parts): Promise<void> {
+  try {
+    await datagrams.apply(store.confirmed())
+  } catch (error) {
+    log.error(`cannot resume: ${describe(error)}`)
+  }
+}
+
 /** After a reboot, serves what was served before. The controller need not be there. */
 async function resumeKept(parts: Parts): Promise<void> {
   const kept = keptState()

@@ -1,5 +1,7 @@
 import { NetworkFailure } from '../network/configure.js'
+import { findByArgument, isAlive, killIfRunning } from '../process/process-table.js'
 import { run } from '../process/run.js'
+import { waitFor } from '../time/wait.js'
 import { type Ruleset, readListing, TABLE, withoutLearned } from './ruleset.js'
 
 /** More than the longest change takes on a busy machine. */
@@ -12,22 +14,32 @@ export async function commit(text: string): Promise<void> {
   if (status !== 0) throw new NetworkFailure(`nft: ${stderr.trim().slice(0, 1_000)}`)
 }
 
-/** The table without elements and counters, as text: it changes when somebody changes a rule. Empty without a table. */
-export async function listing(): Promise<string> {
-  const { status, stdout } = await run('nft', ['-s', '-t', 'list', 'table', ...TABLE.split(' ')], {
+/** @returns the table as text, empty if there is none. @throws NetworkFailure if nft cannot say */
+async function list(...options: readonly string[]): Promise<string> {
+  const { status, stdout, stderr } = await run('nft', [...options, 'list', 'table', ...TABLE.split(' ')], {
     timeoutMs: TIMEOUT_MS,
   })
-  return status === 0 ? stdout : ''
+  if (status === 0) return stdout
+  // Whoever takes a table for absent adds its rules a second time.
+  if (stderr.includes('No such file or directory')) return ''
+  throw new NetworkFailure(`nft: ${stderr.trim().slice(0, 1_000) || 'cannot list the table'}`)
 }
 
-/** What the table holds but for what the kernel counts and learns: equal texts, equal contents. */
-export async function contents(): Promise<string> {
-  const { stdout } = await run('nft', ['-s', 'list', 'table', ...TABLE.split(' ')], { timeoutMs: TIMEOUT_MS })
-  return withoutLearned(stdout)
-}
+/** What the table holds but for what the kernel counts and learns: equal texts, equal contents. @throws NetworkFailure */
+export const contents = async (): Promise<string> => withoutLearned(await list('-s'))
 
-/** @see readListing */
-export const observeRuleset = async (): Promise<Ruleset> => readListing(await listing())
+/** @see readListing @throws NetworkFailure */
+export const observeRuleset = async (): Promise<Ruleset> => readListing(await list('-s', '-t'))
+
+/**
+ * Ends transactions of an agent that was killed. Later, they would change tables that this agent has read. Call it
+ * before this agent's first transaction.
+ */
+export async function endUnfinished(): Promise<void> {
+  const unfinished = findByArgument('nft', '-f')
+  for (const { pid } of unfinished) killIfRunning(pid)
+  await waitFor(() => (unfinished.some(isAlive) ? null : true), { timeoutMs: TIMEOUT_MS })
+}
 
 /** Packets and bytes of a named counter. */
 export type Count = { packets: number; bytes: number }

@@ -13,16 +13,16 @@ const MAX_ANSWER_BYTES = 32 * 1024 * 1024
 const REST_FACTOR = 20
 
 const address = z.union([z.ipv4(), z.ipv6()])
-const port = z.int().min(1).max(65535)
 const answerSchema = z.strictObject({
   flows: z
     .array(
       z.strictObject({
         protocol: z.enum(['udp', 'sctp']),
         source: address,
-        sourcePort: port,
+        // Senders of UDP that expect no answer may use port 0 (RFC 768).
+        sourcePort: z.int().min(0).max(65535),
         destination: address,
-        destinationPort: port,
+        destinationPort: z.int().min(1).max(65535),
       }),
     )
     .max(MOST_FLOWS),
@@ -81,7 +81,10 @@ export class FlowServer {
     if (this.#listening?.address === own) return
     this.#listening?.server.close()
     const server = createServer(socket => this.#answer(socket))
-    server.on('error', error => this.#log.error(`flows: ${error.message}`))
+    server.on('error', error => {
+      this.#log.error(`flows: ${error.message}`)
+      if (this.#listening?.server === server) this.#listening = null
+    })
     this.#listening = { server, address: own }
     server.listen(FLOWS_PORT, own)
     await once(server, 'listening')

@@ -95,7 +95,8 @@ export class FlowSuccession {
         failures = 0
         onCopied()
       } catch (error) {
-        failures += 1
+        // Its agent is being restarted. Its kernel still forwards, or it would not refuse.
+        if (!(error instanceof Error && 'code' in error && error.code === 'ECONNREFUSED')) failures += 1
         this.#log.info(`handover: flows: ${String(error)}`)
       }
       await pause(hasVip ? LATER_MS : SOON_MS)

@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { Report } from '../../../amphora-agent/protocol/heartbeat.js'
+import { createGates } from '../../support/faults/program-gates.js'
 import { until } from '../../support/worlds/amphora.js'
 import { createDatagramWorld, VIP, VIP6 } from '../../support/worlds/datagram-amphora.js'
 import {
@@ -125,30 +126,43 @@ t.test('what somebody changes in the kernel is repaired and reported', async t =
 })
 
 t.test(
-  'an agent that is killed at any instant of a change leaves flows as they are, and its successor goes on',
+  'an agent that is killed at any step of a change leaves flows as they are, and its successor goes on',
   async t => {
     await apply([listener(1)], [pool(1, both())])
-    const steady = await flow('steady')
-    const name = await steady()
+    const gates = createGates(amphora)
+    t.teardown(gates.remove)
+    const kept = await flow('kept')
+    const name = await kept()
     const own = name === 'member-1' ? member(1) : member(2)
-    for (let round = 0; round < 6; round++) {
-      const members = round % 2 === 0 ? [own, member(3)] : [own, member(4, { weight: 2 })]
-      const change = apply([listener(1), listener(2, { port: 54 + (round % 2) })], [pool(1, members)]).catch(() => null)
-      await new Promise(resolve => setTimeout(resolve, 15 * round))
+    const steps = ['before nft -f', 'after nft -f', 'before conntrack -D', 'after conntrack -D'] as const
+    for (const [round, step] of steps.entries()) {
+      const [leaving, coming] = round % 2 === 0 ? ([4, 3] as const) : ([3, 4] as const)
+      const port = 54 + (round % 2)
+      const applyWith = (other: number, weight: number) =>
+        apply([listener(1), listener(2, { port })], [pool(1, [own, member(other, { weight })])])
+      await applyWith(leaving, 2)
+      const flows = await Promise.all([1, 2, 3].map(number => flow(`${step} ${number}`)))
+      const answers = async () => [await flows[0]!(), await flows[1]!(), await flows[2]!()]
+      t.ok((await answers()).includes(`member-${leaving}`))
+      const isThere = gates.stopAt(step)
+      const change = applyWith(coming, 1).catch(() => null)
+      await isThere()
       await amphora.killAgent()
       await change
       await world.reconnect()
-      await apply([listener(1), listener(2, { port: 54 + (round % 2) })], [pool(1, members)])
-      t.equal(await steady(), name)
-      const other = round % 2 === 0 ? 'member-3' : 'member-4'
-      t.strictSame(new Set(await ask(6, { port: 54 + (round % 2) })), new Set([name, other]))
+      gates.letGo()
+      t.equal(await kept(), name, step)
+      await applyWith(coming, 1)
+      t.equal(await kept(), name)
+      t.notOk((await answers()).includes(`member-${leaving}`), 'flows of the member that left have moved')
+      t.strictSame(new Set(await ask(6, { port })), new Set([name, `member-${coming}`]))
     }
     amphora.inside('rm', '/run/krater/datagram-numbers.json')
     await amphora.killAgent()
     await world.reconnect()
-    t.match(await steady(), /^member/, 'a flow whose numbers are lost begins anew')
+    t.match(await kept(), /^member/, 'a flow whose numbers are lost begins anew')
     await apply([listener(1)], [pool(1, [member(3)])])
-    t.equal(await steady(), 'member-3')
+    t.equal(await kept(), 'member-3')
   },
 )
 
@@ -202,4 +216,21 @@ t.test('a flow that began before its listener reaches a member once the listener
   t.same(await answers(), ['ECONNREFUSED', 'ECONNREFUSED'])
   await apply([listener(1), listener(2, { port: 54 })], [pool(1, [member(1), member(101)])])
   t.same(await answers(), ['member-1', 'member-101'])
+})
+
+t.test('an agent that cannot read the table leaves it as it is, and later goes on', async t => {
+  await apply([listener(1)], [pool(1, both())])
+  const rules = () => world.nft('-s', 'list', 'chain', 'inet', 'krater_datagrams', 'forward')
+  const before = rules()
+  const gates = createGates(amphora)
+  t.teardown(gates.remove)
+  const mend = gates.fail('nft list')
+  await amphora.killAgent()
+  await until(() => (amphora.readFile('/run/krater/log/agent.log').includes('cannot resume') ? true : null))
+  t.strictSame(new Set(await ask(2)), new Set(['member-1', 'member-2']))
+  mend()
+  await world.reconnect()
+  await apply([listener(1)], [pool(1, [member(3)])])
+  t.strictSame(new Set(await ask(2)), new Set(['member-3']))
+  t.equal(rules(), before, 'no rule is there twice')
 })
