@@ -20,6 +20,8 @@ const CHECK_MS = 300_000
 
 /** How often the schedules of LEAST_CONNECTIONS follow the loads, at most. New flows are expected for the time in between. */
 const FOLLOW_MS = 1_000
+/** It rests at least so many times as long as it took: plans of thousands of members take long. */
+const REST_FACTOR = 20
 
 export type BalancerOptions = {
   monitors: MemberMonitors
@@ -194,19 +196,23 @@ export class DatagramBalancer {
     return found !== this.#checked
   }
 
-  /** Brings the schedules of LEAST_CONNECTIONS nearer to the loads, at most once a second. */
-  #follow(): void {
+  /**
+   * Brings the schedules of LEAST_CONNECTIONS nearer to the loads, at most once a second.
+   * @param workMs how long it took the last time
+   */
+  #follow(workMs = 0): void {
     if (this.#timer) clearTimeout(this.#timer)
     this.#timer = null
     if (!this.#wanted?.pools.some(({ algorithm }) => algorithm === 'LEAST_CONNECTIONS')) return
     this.#timer = setTimeout(
       () => {
+        const started = performance.now()
         void this.read()
           .then(() => this.#turns.run(async () => this.#wanted !== null && this.#write(this.#wanted)))
           .catch(error => this.#options.log.error(`cannot follow the load of members: ${String(error)}`))
-          .finally(() => this.#timer !== null && this.#follow())
+          .finally(() => this.#timer !== null && this.#follow(performance.now() - started))
       },
-      Math.max(FOLLOW_MS, this.#meter.restMs),
+      Math.max(FOLLOW_MS, this.#meter.restMs, REST_FACTOR * workMs),
     )
   }
 

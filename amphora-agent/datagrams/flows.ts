@@ -49,7 +49,7 @@ export function flowsToDelete(marks: Iterable<number>, allowed: Allowed): Marks[
     const numbers = allowed.get(service)
     if (numbers?.has(member)) continue
     const deletion =
-      numbers === undefined
+      numbers === undefined || numbers.size === 0
         ? { mark: serviceMark(service), mask: Number(SERVICE_MASK) }
         : members.has(member)
           ? { mark, mask: 0xffffffff }

@@ -123,6 +123,20 @@ t.test('flows end with their member or their listener, by as few deletions as po
     { mark: 0x0ff00000, mask: 0xfff00000 },
     { mark: one + 3, mask: 0xffffffff },
   ])
+  const disabled = {
+    ...desired,
+    pools: [
+      pool(
+        1,
+        [1, 2].map(number => member(number, { disabled: true })),
+      ),
+    ],
+  }
+  t.strictSame(
+    flowsToDelete([one + 1, one + 2], allowedFlows(disabled, numbers, ALL_UP)),
+    [{ mark: one, mask: 0xfff00000 }],
+    'all at once where nobody is left',
+  )
   t.end()
 })
 
