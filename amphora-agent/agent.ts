@@ -290,7 +290,7 @@ class Agent {
     return createHandler({
       bootId,
       versions,
-      limits: machineLimits(boot.limits?.memoryBytes),
+      limits: () => machineLimits(boot.limits?.memoryBytes),
       store: this.#store,
       haproxy: this.#haproxy,
       handovers: this.#handovers,

@@ -20,7 +20,8 @@ export type HandlerOptions = {
   bootId: string
   /** Of HAProxy and keepalived. */
   versions: Promise<readonly [string, string]>
-  limits: ReturnType<typeof machineLimits>
+  /** Read anew: the first UDP or SCTP listener may have raised how many flows the kernel tracks. */
+  limits: () => ReturnType<typeof machineLimits>
   store: Store
   haproxy: Haproxy
   handovers: Handovers
@@ -87,7 +88,7 @@ async function hello(parts: HandlerOptions): Promise<HelloResult> {
     appliedGeneration: confirmed?.generation ?? 0,
     appliedSha256: needsApply() ? null : (confirmed?.sha256 ?? null),
     holdsVip: confirmed !== null && holdsVip(confirmed),
-    limits,
+    limits: limits(),
     drain: handovers.drained(),
     leavingSeconds: leavingSeconds(leaving(), monotonicMs()),
     answersMetrics: true,
