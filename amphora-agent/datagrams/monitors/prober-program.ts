@@ -15,7 +15,7 @@ export const MAX_ANSWER_BYTES = 4_096
  */
 export const proberProgram = (processor: string): string => String.raw`use strict;
 use warnings;
-use Errno qw(EADDRNOTAVAIL EAGAIN EINPROGRESS EINTR EMFILE ENFILE ENOBUFS ENOMEM);
+use Errno qw(EADDRNOTAVAIL EAGAIN EINPROGRESS EINTR EMFILE ENFILE ENOBUFS ENOMEM EPERM);
 use POSIX ();
 use Socket qw(:DEFAULT IPPROTO_ICMP IPPROTO_ICMPV6 IPPROTO_IP IPPROTO_IPV6 IPPROTO_TCP IPPROTO_UDP SOCK_NONBLOCK
   inet_pton pack_sockaddr_in6);
@@ -107,7 +107,8 @@ sub finish {
 sub fail {
   my ($probe, $error) = @_;
   $! = $error;
-  my $is_ours = grep { $error == $_ } EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM;
+  # EPERM: the packet filter has no room for another connection.
+  my $is_ours = grep { $error == $_ } EADDRNOTAVAIL, EMFILE, ENFILE, ENOBUFS, ENOMEM, EPERM;
   finish($probe, $is_ours ? "unable $!" : "failed $probe->{stage} $!");
 }
 

@@ -140,6 +140,22 @@ t.test('a prober that ends or hangs is replaced, and the states stay', async t =
   t.same(new Set(machine.seen.repaired), new Set(['the prober of members exited; restarted']))
 })
 
+t.test('what the machine itself does not send says nothing about a member', async t => {
+  machine.watch([
+    pool({ type: 'UDP-CONNECT', exchange: PING_PONG }, { pong: 5000 }),
+    pool({ type: 'PING' }, { ping: 1 }),
+  ])
+  await machine.untilStates(both({ pong: 'up', ping: 'up' }))
+  machine.inside(
+    'nft',
+    'add table inet full; add chain inet full output { type filter hook output priority 0; policy drop; }',
+  )
+  await until(() => (machine.seen.logged.some(text => text.includes('Operation not permitted')) ? true : null))
+  machine.inside('nft', 'delete table inet full')
+  t.match(machine.seen.states, both({ pong: 'up', ping: 'up' }))
+  machine.seen.logged.length = 0
+})
+
 t.test('the prober has HAProxy’s account, and its packets the routes of that account', async t => {
   const kinds = [
     pool({ type: 'UDP-CONNECT' }, { udp: 5000 }),
