@@ -17,19 +17,23 @@ function program(targets: Asked[]): void {
   const once = ({ protocol, host, port }: Asked, done: (answered: boolean) => void) => {
     if (protocol === 'udp') {
       const socket = dgram.createSocket(host.includes(':') ? 'udp6' : 'udp4')
+      let isOver = false
       const end = (answered: boolean) => {
+        if (isOver) return
+        isOver = true
         clearTimeout(limit)
         socket.close()
         done(answered)
       }
-      const limit = setTimeout(end, WAIT_MS, false)
+      // An answer that has come while this process had no processor is in time: it is read first.
+      const limit = setTimeout(() => setImmediate(end, false), WAIT_MS)
       socket.on('message', () => end(true))
       socket.on('error', () => undefined)
       socket.send('x', port, host)
       return
     }
     const socket = net.connect({ host, port })
-    socket.setTimeout(WAIT_MS, () => socket.destroy())
+    socket.setTimeout(WAIT_MS, () => setImmediate(() => socket.destroy()))
     let answered = false
     socket.on('connect', () => socket.write(protocol === 'http' ? 'GET / HTTP/1.0\r\nHost: vip\r\n\r\n' : 'x'))
     socket.on('data', data => {
