@@ -3,7 +3,7 @@ import { familyOf } from '../network/address.js'
 import { run } from '../process/run.js'
 import type { DatagramPool } from '../protocol/datagrams.js'
 import { hexadecimal, memberKey, type Numbers } from './numbers.js'
-import { clientsOf } from './plan-ruleset.js'
+import { clientsOf } from './plan-pool.js'
 import { TABLE } from './ruleset.js'
 
 /** A client that session persistence binds to a member. */

@@ -23,6 +23,19 @@ export type Ruleset<Rules = readonly string[] | 'unknown'> = {
   chains: ReadonlyMap<string, Chain<Rules>>
 }
 
+/** A piece of a ruleset. */
+export type Parts = {
+  objects: [string, NamedObject][]
+  sets: [string, ElementSet][]
+  chains: [string, Chain<string[]>][]
+}
+
+/** @param hook null: other chains lead there */
+export const chain = (name: string, hook: string | null, rules: string[]): Parts['chains'][number] => [
+  name,
+  { hook, rules },
+]
+
 export const EMPTY: Ruleset = { objects: new Map(), sets: new Map(), chains: new Map() }
 
 /** Elements of one command: a netlink message is bounded. */
