@@ -84,11 +84,11 @@ const withoutHidden = <Row>(source: Source<Row>): Source<Row> => ({
 type Order = { key: Fragment; descending: boolean }[]
 
 function orderOf({ kind, columns }: Source, { sorts, reverse }: Listing): Order {
-  const desired = sorts.map(({ key, descending }) => {
+  const desired = sorts.flatMap(({ key, descending }) => {
     const column = has(columns, key) ? columns[key]! : null
     if (column === null) throw invalidRequest(`${key} is invalid attribute for sort_keys`)
-    // A null could not be compared with the marker's value.
-    return { key: 'sql' in column ? sql`coalesce(${column.sql}::text, '')` : sql`''`, descending }
+    // What all rows share orders none of them.
+    return 'sql' in column ? [{ key: sortKey(column), descending }] : []
   })
   const byCreation = sorts.length === 0 ? [{ key: identifier(kind, 'created_at'), descending: false }] : []
   return [...desired, ...byCreation, { key: identifier(kind, 'id'), descending: false }].map(({ key, descending }) => ({
@@ -96,6 +96,10 @@ function orderOf({ kind, columns }: Source, { sorts, reverse }: Listing): Order 
     descending: descending !== reverse,
   }))
 }
+
+/** A null could not be compared with the marker's value. */
+const sortKey = ({ sql: value, kind }: Extract<Column, { sql: Fragment }>): Fragment =>
+  kind === 'integer' ? sql`coalesce(${value}, -1)` : sql`coalesce(${value}::text, '')`
 
 /** The rows after the marker's row in this order. */
 function afterMarker({ kind, from }: Source, order: Order, marker: string): Fragment {

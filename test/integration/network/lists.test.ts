@@ -1,6 +1,23 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
-import { type Item, ids, isFault, type Reply, startNetworkApi } from '../../support/clients/network-api.js'
+import { networkSource } from '../../../controller/network/api/networks/networks.js'
+import { subnetSource } from '../../../controller/network/api/networks/subnets.js'
+import { portSource } from '../../../controller/network/api/ports/port-source.js'
+import { floatingIpSource } from '../../../controller/network/api/routers/floating-ips.js'
+import { routerSource } from '../../../controller/network/api/routers/router-source.js'
+import { groupSource } from '../../../controller/network/api/security-groups/groups.js'
+import { ruleSource } from '../../../controller/network/api/security-groups/rules.js'
+import {
+  ADMIN,
+  type Item,
+  ids,
+  isFault,
+  PLURALS,
+  type Reply,
+  startNetworkApi,
+} from '../../support/clients/network-api.js'
+
+const SOURCES = [networkSource, subnetSource, portSource, routerSource, floatingIpSource, groupSource, ruleSource]
 
 const api = await startNetworkApi()
 t.teardown(api.stop)
@@ -125,4 +142,45 @@ t.test('lists', async t => {
     isFault(t, await call(`PUT ${path}/more`, token), 400, 'HTTPBadRequest')
     t.equal((await call(`DELETE ${path}`, token)).status, 204)
   })
+})
+
+t.test('every collection sorts by every attribute, page by page', async t => {
+  const token = 'pages/member,reader'
+  const outside = await create('network', { 'router:external': true }, ADMIN)
+  await create('subnet', { network_id: outside.id, cidr: '203.0.113.0/24' }, ADMIN)
+  const network = await create('network', {}, token)
+  for (const cidr of ['10.31.0.0/24', 'fd00:31::/64']) {
+    await create('subnet', { network_id: network.id, cidr }, token)
+    await create('port', { network_id: network.id }, token)
+    await create('router', {}, token)
+    await create('floatingip', { floating_network_id: outside.id }, token)
+    const { id } = await create('security_group', {}, token)
+    for (const port of [80, 443, 8080]) {
+      const ports = { protocol: 'tcp', port_range_min: port, port_range_max: port }
+      await create('security_group_rule', { security_group_id: id, direction: 'ingress', ...ports }, token)
+    }
+  }
+  for (const { kind, columns } of SOURCES) {
+    const plural = PLURALS[kind]
+    const all = ids(await list(plural, '', token)).sort()
+    t.ok(all.length >= 2, plural)
+    for (const key of Object.keys(columns)) {
+      for (const direction of ['asc', 'desc']) {
+        const seen: string[] = []
+        for (let pages = 0; pages <= all.length; pages++) {
+          const marker = seen.at(-1)
+          const query = `sort_key=${key}&sort_dir=${direction}&limit=3${marker === undefined ? '' : `&marker=${marker}`}`
+          const page = ids(await list(plural, query, token))
+          if (page.length === 0) break
+          seen.push(...page)
+        }
+        t.strictSame([...seen].sort(), all, `${plural} by ${key} ${direction}`)
+      }
+    }
+  }
+  const rules = await list('security-group-rules', 'protocol=tcp&sort_key=port_range_min', token)
+  t.strictSame(
+    rules.map(rule => rule.port_range_min),
+    [80, 80, 443, 443, 8080, 8080],
+  )
 })
