@@ -3,6 +3,7 @@ import type { Knex } from 'knex'
 import { execute, many, maybeOne } from '../../database/query.js'
 import { type Fragment, insertion, prepared, sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
+import { computeOnThread } from '../../process/compute-thread.js'
 import { contains, formatAddress, normaliseAddress, parseCidr } from '../addresses.js'
 import { AddressTaken, InvalidPortRequest, type Port } from '../driver.js'
 import { allocateAddress, claimAddress } from './allocation.js'
@@ -137,7 +138,11 @@ export async function placeAddress(
 ): Promise<void> {
   const reserve = rules !== null && subnet.shared ? rules.reserve : 0
   if (rules !== null) await requireShare(trx, subnet, port.projectId, rules)
-  if (desired === undefined) return allocateAddress(trx, subnet.id, port.id, reserve)
+  // This machine would be lost to its LAN if a port announced its address there.
+  const others = subnet.on_lan ? await addressesOfHost() : []
+  if (desired === undefined) {
+    return allocateAddress(trx, { subnetId: subnet.id, portId: port.id, reserve, others })
+  }
   const address = normaliseAddress(desired)
   const cidr = parseCidr(subnet.cidr)!
   if (address === null || !contains(cidr, address)) {
@@ -146,12 +151,32 @@ export async function placeAddress(
   if (isNetworkOrBroadcast(subnet, address)) {
     throw new InvalidPortRequest(`IP address ${desired} is the network or broadcast address of the specified subnet.`)
   }
+  if (others.includes(address)) throw new AddressTaken(`IP address ${address} belongs to another machine.`)
+  if (subnet.on_lan && port.projectId !== subnet.network_project_id && !(await isInPool(trx, subnet.id, address))) {
+    throw new InvalidPortRequest(
+      `IP address ${address} is outside the allocation pools of subnet ${subnet.id}. Only the project of a network that leads to a LAN chooses such addresses.`,
+    )
+  }
   if (reserve > 0 && (await isInReserve(trx, subnet.id, address, reserve))) {
     throw new AddressTaken(`IP address ${address} of subnet ${subnet.id} is reserved for the load balancer service.`)
   }
   if (address === subnet.gateway_ip || !(await claimAddress(trx, subnet.id, port.id, address))) {
     throw new AddressTaken(`IP address ${address} already allocated in subnet ${subnet.id}`)
   }
+}
+
+async function addressesOfHost(): Promise<string[]> {
+  const interfaces = await computeOnThread({ kind: 'network interfaces' })
+  return Object.values(interfaces).flatMap((own = []) => own.map(({ address }) => address))
+}
+
+/** Machines of a LAN that have no port have the addresses outside the pools. */
+async function isInPool(trx: Knex, subnetId: string, address: string): Promise<boolean> {
+  const pool = await maybeOne(
+    trx,
+    sql`SELECT FROM allocation_pool WHERE subnet_id = ${subnetId} AND CAST(${address} AS inet) BETWEEN first AND last`,
+  )
+  return pool !== undefined
 }
 
 function isNetworkOrBroadcast(subnet: SubnetFacts, address: string): boolean {

@@ -48,6 +48,8 @@ export type SubnetFacts = {
   network_id: string
   network_project_id: string
   shared: boolean
+  /** Its network is a LAN, where machines that Krater does not know have addresses. */
+  on_lan: boolean
   cidr: string
   gateway_ip: string | null
 }
@@ -58,7 +60,7 @@ export async function subnetFacts(trx: Knex, ids: readonly string[]): Promise<Ma
     trx,
     sql<SubnetFacts>`
       SELECT subnet.id, subnet.network_id, network.project_id AS network_project_id, network.shared,
-             subnet.cidr::text AS cidr, host(subnet.gateway_ip) AS gateway_ip
+             network.network_type <> 'local' AS on_lan, subnet.cidr::text AS cidr, host(subnet.gateway_ip) AS gateway_ip
         FROM subnet JOIN network ON network.id = subnet.network_id
        WHERE subnet.id = ANY(${ids}::uuid[]) FOR KEY SHARE OF subnet`,
   )

@@ -27,7 +27,9 @@ const callerOf = (projectId: string | null, ...roles: string[]): Caller => {
   }
 }
 
-async function makeNetwork(cidrs: string[], columns: { project_id?: string; shared?: boolean } = {}) {
+type Columns = { project_id?: string; shared?: boolean; network_type?: 'flat'; physical_network?: string }
+
+async function makeNetwork(cidrs: string[], columns: Columns = {}) {
   const [network] = await db('network')
     .insert({ project_id: 'owner', ...columns })
     .returning<{ id: string; project_id: string }[]>(['id', 'project_id'])
@@ -174,6 +176,28 @@ t.test('a requested address is given unless it is taken or outside the subnet', 
   t.equal(rivals.filter(rival => rival.status === 'fulfilled').length, 1, 'one of ten concurrent requests gets it')
 })
 
+t.test('on a LAN, nobody gets the address of this machine or chooses that of another', async t => {
+  const flat = { shared: true, network_type: 'flat', physical_network: 'lan' } as const
+  // Of this network, this machine has the loopback address.
+  const { id, subnets } = await makeNetwork(['127.0.0.0/29', '10.1.9.0/24'], flat)
+  const [loopback, lan] = subnets as [string, string]
+  await db('subnet').where({ id: loopback }).update({ gateway_ip: null })
+  await db('allocation_pool').where({ subnet_id: loopback }).update({ first: '127.0.0.1', span: 6 })
+  await db('allocation_pool').where({ subnet_id: lan }).update({ first: '10.1.9.100', last: '10.1.9.150', span: 51 })
+  const ask = (subnetId: string, address: string | null, projectId: string, shared = driver) =>
+    shared.ensurePort({ ...request(id, [address === null ? { subnetId } : { subnetId, address }]), projectId })
+
+  await rejectsWith(t, ask(lan, '10.1.9.20', 'guest'), InvalidPortRequest, 'a guest, outside the pools')
+  t.equal((await ask(lan, '10.1.9.120', 'guest')).fixedIps[0]?.address, '10.1.9.120', 'a guest, in a pool')
+  t.equal((await ask(lan, '10.1.9.20', 'owner')).fixedIps[0]?.address, '10.1.9.20', 'the network’s own project')
+  await rejectsWith(t, ask(loopback, '127.0.0.1', 'owner'), AddressTaken, 'this machine’s address')
+  const all = createLocalDriver(db, { reserve: 0, project_share: 100 })
+  const given = await Promise.all(Array.from({ length: 5 }, () => ask(loopback, null, 'guest', all)))
+  const addresses = given.map(({ fixedIps }) => fixedIps[0]?.address).sort()
+  t.strictSame(addresses, ['127.0.0.2', '127.0.0.3', '127.0.0.4', '127.0.0.5', '127.0.0.6'], 'all others are given')
+  await rejectsWith(t, ask(loopback, null, 'guest', all), NoAddressLeft)
+})
+
 t.test('allocation stays fast while a subnet fills', { timeout: 60_000 }, async t => {
   // The planner's statistics must come from the ANALYZE below, not from an earlier autovacuum.
   await db.raw('ALTER TABLE fixed_ip SET (autovacuum_enabled = off)')
@@ -194,7 +218,7 @@ t.test('allocation stays fast while a subnet fills', { timeout: 60_000 }, async 
     )
     await db.raw('ANALYZE fixed_ip')
     const plans = await inTransaction(db, async trx => {
-      for (let i = 0; i < 50; i++) await allocateAddress(trx, subnets[0]!, port!.id, 64)
+      for (let i = 0; i < 50; i++) await allocateAddress(trx, { subnetId: subnets[0]!, portId: port!.id, reserve: 64 })
       return trx.raw('SELECT seq_tup_read, idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = ?', ['fixed_ip'])
     })
     const { seq_tup_read, idx_tup_fetch } = plans.rows[0]

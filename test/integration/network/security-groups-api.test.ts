@@ -218,6 +218,21 @@ t.test('provider attributes are for administrators', async t => {
   )
   t.strictSame(await list('networks', 'provider:segmentation_id=5'), [], 'a filter does not tell either')
   t.equal((await list('networks', 'provider:segmentation_id=5', ADMIN)).length, 1)
+  const own = await create('network', vlan(7, { project_id: 'a' }), ADMIN)
+  await create('subnet', {
+    ...{ network_id: own.id, ip_version: 4, cidr: '10.33.0.0/24' },
+    allocation_pools: [{ start: '10.33.0.100', end: '10.33.0.150' }],
+  })
+  const stolen = { network_id: own.id, mac_address: '02:00:00:00:00:01' }
+  const port = await create('port', { network_id: own.id })
+  const pairs = (...allowed_address_pairs: object[]) =>
+    call(`PUT /v2.0/ports/${port.id}`, A, { port: { allowed_address_pairs } })
+  isFault(t, await call('POST /v2.0/ports', A, { port: stolen }), 403, 'PolicyNotAuthorized', /port:mac_address/)
+  isFault(t, await pairs({ ip_address: '10.33.0.20' }), 400, 'InvalidInput', /outside the allocation pools/)
+  isFault(t, await pairs({ ip_address: '10.33.0.96/28' }), 400, 'InvalidInput', /outside the allocation pools/)
+  const foreign = { ip_address: '10.33.0.120', mac_address: '02:00:00:00:00:01' }
+  isFault(t, await pairs(foreign), 400, 'InvalidInput', /a MAC address of the LAN/)
+  t.equal((await pairs({ ip_address: '10.33.0.120' }, { ip_address: '10.33.0.128/28' })).status, 200)
   const post = (body: object, token = ADMIN) => call('POST /v2.0/networks', token, { network: body })
   isFault(t, await post(vlan(5)), 409, 'VlanIdInUse', /VLAN 5 on physical network lan/)
   isFault(t, await post(vlan(4095)), 400, 'HTTPBadRequest', /no larger than '4094'/)

@@ -69,6 +69,15 @@ async function refuseForeign(trx: Knex, port: PortFacts, { ip_address, mac_addre
       SELECT 'the address of a gateway that others use' AS reason FROM subnet JOIN network ON network.id = subnet.network_id
        WHERE network.id = ${port.network_id} AND network.shared AND gateway_ip <<= ${ip_address}::inet
       UNION ALL
+      SELECT 'addresses of a LAN outside the allocation pools' FROM network
+       WHERE id = ${port.network_id} AND network_type <> 'local'
+         AND NOT EXISTS (SELECT FROM allocation_pool JOIN subnet ON subnet.id = allocation_pool.subnet_id
+                          WHERE subnet.network_id = network.id AND host(network(${ip_address}::inet))::inet >= first
+                            AND host(broadcast(${ip_address}::inet))::inet <= last)
+      UNION ALL
+      SELECT 'a MAC address of the LAN' FROM network
+       WHERE id = ${port.network_id} AND network_type <> 'local' AND ${mac_address}::macaddr <> ${port.mac_address}::macaddr
+      UNION ALL
       SELECT 'addresses of the management network' FROM subnet JOIN network ON network.id = subnet.network_id
        WHERE network.built_in = 'management' AND subnet.cidr && ${ip_address}::inet
       UNION ALL

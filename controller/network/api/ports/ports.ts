@@ -92,7 +92,9 @@ async function create(trx: Knex, caller: Caller, attributes: unknown, config: Po
   const network = await selectOne(trx, networkSource, caller, body.network_id)
   if (network === null) throw notFound('network', body.network_id)
   if (!network.shared && !owns(caller, network)) throw notAuthorized('create_port')
-  if (body.mac_address !== undefined && !owns(caller, network)) throw notAuthorized('create_port:mac_address')
+  // On a LAN, it could be the MAC address of anybody's machine, such as this machine's router.
+  const choosesMac = network.network_type === 'local' ? owns(caller, network) : isAdmin(caller)
+  if (body.mac_address !== undefined && !choosesMac) throw notAuthorized('create_port:mac_address')
   requireDeviceRights(caller, body.device_owner, 'create')
   const projectId = ownerOf(caller, body, 'create_port')
   requireSecurityRights(caller, network, body, network.port_security_enabled, 'create')
