@@ -6,10 +6,14 @@ import { tmpdir } from 'node:os'
 import { delimiter, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
-import { whoHas } from '../../../controller/cli/commands/doctor/frame-probe.js'
-import { conflictFindings, deliveryFinding } from '../../../controller/cli/commands/doctor/physical-networks.js'
+import { whoHas } from '../../../controller/cli/commands/doctor/networks/frame-probe.js'
+import {
+  conflictFindings,
+  deliveryFinding,
+} from '../../../controller/cli/commands/doctor/networks/physical-networks.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
 import { ip, linkNamed } from '../../../controller/network/local/ip-command.js'
+import { bridgeOf } from '../../../controller/network/local/names.js'
 import type { ProviderNetwork } from '../../../controller/network/local/uplinks/plan.js'
 import { detailedLinks, Uplinks } from '../../../controller/network/local/uplinks/uplinks.js'
 import { createLan, hostState, inNamespace, type Lan, outputIn } from '../../support/worlds/lan.js'
@@ -265,11 +269,34 @@ t.test('machines, the host and the LAN reach each other, and the host stays as i
     t.strictSame(await lanSees, [0, 0, 0], 'nor does a port send others to the LAN')
   })
 
+  await t.test('a flood from the LAN ends before it reaches the network', async t => {
+    const flood = (count: number, of: (number: number) => string) =>
+      outputIn(one, 'perl', FRAMES, 'send', 'eth0', ...Array.from({ length: count }, (_, number) => of(number)))
+    const bare = (to: string, number: number) =>
+      `${to}020f0000${number.toString(16).padStart(4, '0')}88b500000000`.replaceAll(':', '')
+    // After the forged frames, the switch knows again where the machines are.
+    for (const { namespace } of [early, late]) t.strictSame(await unanswered(namespace, [lan.address.v4(11)]), [])
+    await flood(6000, number => bare(late.macAddress, number))
+    const bridge = bridgeOf(network.id)
+    const known = await outputIn(fabric.namespace, 'bridge', 'fdb', 'show', 'br', bridge, 'dynamic')
+    const forged = known.split('\n').filter(line => line.startsWith('02:0f:'))
+    t.ok(forged.length > 1000 && forged.length <= 4096, `the bridge knows ${forged.length} of 6000 forged senders`)
+    const received = async () =>
+      Number(await outputIn(late.namespace, 'cat', '/sys/class/net/eth0/statistics/rx_packets'))
+    const before = await received()
+    await flood(12_000, () => bare(BROADCAST, 1))
+    const passed = (await received()) - before
+    t.ok(passed >= 1000 && passed < 8000, `${passed} of 12000 broadcast frames reach a machine`)
+    t.strictSame(await unanswered(two, all), [], 'who spoke before is answered')
+    await outputIn(null, 'nft', 'flush', 'set', 'netdev', table, 'senders')
+  })
+
   await t.test('whatever is removed or changed is repaired', async t => {
     const breaks: [string, () => Promise<unknown>][] = [
       ['nothing', async () => undefined],
       ['the table', () => outputIn(null, 'nft', 'delete', 'table', 'netdev', table)],
       ['a rule', () => outputIn(null, 'nft', 'flush', 'chain', 'netdev', table, 'from_interface')],
+      ['a limit', () => outputIn(null, 'nft', 'flush', 'chain', 'netdev', table, 'to_all')],
       ['an admitted address', () => outputIn(null, 'nft', 'flush', 'set', 'netdev', table, 'ours')],
       ['the filters', () => outputIn(null, 'tc', 'qdisc', 'delete', 'dev', hostEnd, 'clsact')],
       ['promiscuity', () => ip(['link', 'set', 'dev', lan.interfaceName, 'promisc', 'off'])],
@@ -364,6 +391,22 @@ t.test('machines, the host and the LAN reach each other, and the host stays as i
   const plain = (lines: readonly string[]) => lines.map(line => line.replaceAll(numbers, ''))
   t.strictSame(plain(await hostState(lan.interfaceName, fabric.instance)), plain(before), 'all is as it was')
   t.notOk((await linkNamed(null, lan.interfaceName))!.flags.includes('PROMISC'))
+  await uplinks.ensure(networks, physical)
+  await outputIn(null, 'nft', 'delete', 'table', 'netdev', table)
+  await uplinks.ensure(networks, physical)
+  await uplinks.remove()
+  t.notOk(
+    (await linkNamed(null, lan.interfaceName))!.flags.includes('PROMISC'),
+    'even if the note of it was lost, as when the firewall restarts',
+  )
+  const impossible = { ...(await networks())[0]!, id: randomUUID(), physicalNetwork: 'other', segmentationId: 7 }
+  const both = { ...physical, other: { interface: lan.interfaceName } }
+  const vlan = await uplinks.ensure(async () => [impossible, ...(await networks())], both)
+  // Kernels of other machines have VLAN devices.
+  if (vlan.length > 0)
+    t.match(vlan, [{ networkId: impossible.id, reason: /vlan/i }], 'one failure does not hold up others')
+  t.strictSame(await unanswered(two, [lan.address.v4(100)]), [])
+  await uplinks.remove()
   await ip(['link', 'set', 'dev', lan.interfaceName, 'promisc', 'on'])
   await uplinks.ensure(networks, physical)
   await uplinks.remove()

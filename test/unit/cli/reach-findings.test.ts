@@ -3,8 +3,8 @@ import {
   conflictFindings,
   sharedInterfaces,
   uplinkFindings,
-} from '../../../controller/cli/commands/doctor/physical-networks.js'
-import { outsideFinding, reachFinding } from '../../../controller/cli/commands/doctor/reach.js'
+} from '../../../controller/cli/commands/doctor/networks/physical-networks.js'
+import { outsideFinding, reachFinding } from '../../../controller/cli/commands/doctor/networks/reach.js'
 import {
   type DetailedLink,
   filterLines,
@@ -21,7 +21,7 @@ const REACH = {
   address: '192.0.2.7',
 }
 const NO_IPV6 = { ...REACH, forwards: { ipv4: true, ipv6: false } }
-const DROPS = { ...REACH, droppedBy: 'ip filter FORWARD' }
+const DROPS = { ...REACH, droppedBy: { chain: 'ip filter FORWARD', firewall: 'iptables' } } as const
 
 t.test('the doctor says why VIPs and members are out of reach, and what to do', async t => {
   t.match(reachFinding(REACH), {
@@ -32,13 +32,12 @@ t.test('the doctor says why VIPs and members are out of reach, and what to do', 
   })
   t.match(reachFinding(NO_IPV6), { text: /this machine forwards no IPv6$/, remedy: /^sysctl -w net\.ipv6/ })
   t.match(reachFinding(DROPS), { text: /ip filter FORWARD/, remedy: /^iptables -I FORWARD -i krabcd-pub -j ACCEPT\n/ })
-  const [undecided, off] = [outsideFinding(REACH, undefined, false), outsideFinding(REACH, false, false)]
+  const [undecided, off] = [outsideFinding(REACH, undefined), outsideFinding(REACH, false)]
   t.match(undecided, { state: 'note', remedy: /krater settings --restart network\.outside=true$/ })
   t.match(off, { state: 'ok' }, 'whoever decided is not asked again')
-  t.match(outsideFinding(REACH, true, false), { state: 'ok' })
-  t.match(outsideFinding(DROPS, true, false), { state: 'fault', text: /the firewall drops/ })
-  t.match(outsideFinding(NO_IPV6, true, false), { state: 'fault', remedy: 'sysctl -w net.ipv6.conf.all.forwarding=1' })
-  t.match(outsideFinding(NO_IPV6, true, true), { state: 'note', remedy: /accept_ra=2/ })
+  t.match(outsideFinding(REACH, true), { state: 'ok' })
+  t.match(outsideFinding(DROPS, true), { state: 'fault', text: /the firewall drops/ })
+  t.match(outsideFinding(NO_IPV6, true), { state: 'fault', remedy: /^krater up --detach/ })
 })
 
 const link = (ifname: string, more: Partial<DetailedLink> = {}): DetailedLink => ({
@@ -63,12 +62,15 @@ t.test('the plan of uplinks', async t => {
     planUplinks([{ ...NETWORK, ...network }], {
       physicalNetworks: { lan: { interface: 'eth0' } },
       hostLinks,
+      filtered: new Map([['eth0', [{ first: 1, last: 9 }]]]),
       instance: 'abcd',
       bridgeOf: () => 'br0',
     })
   const ends = { fabricEnd: 'u0123456789a', bridge: 'br0' }
   t.match(plan([link('eth0')]).uplinks, [{ ...ends, kind: 'frames', hostEnd: 'krabcd-012345' }])
   t.match(plan([link('eth0', { linkinfo: { info_kind: 'bridge' } })]).uplinks, [{ kind: 'bridge' }])
+  const inVrf = link('eth0', { master: 'red', linkinfo: { info_slave_kind: 'vrf' } })
+  t.match(plan([inVrf]).uplinks, [{ kind: 'frames' }])
   t.match(plan([link('eth0')], { segmentationId: 9 }).uplinks, [{ ...ends, kind: 'vlan', id: 9 }])
   const own = link('eth0.9', { ifindex: 8, link_index: 7, linkinfo: { info_kind: 'vlan', info_data: { id: 9 } } })
   const faults: [DetailedLink[], object, RegExp][] = [
@@ -77,6 +79,7 @@ t.test('the plan of uplinks', async t => {
     [[link('eth0', { master: 'bond0' })], {}, /a part of bond0/],
     [[link('eth0', { link_type: 'none' })], {}, /no Ethernet/],
     [[link('eth0'), own], { segmentationId: 9 }, /itself uses VLAN 9 of eth0, as eth0\.9/],
+    [[link('eth0')], { segmentationId: 10 }, /eth0 filters VLANs, and does not pass VLAN 10/],
     [[link('eth0')], { physicalNetwork: 'dc' }, /does not name dc/],
   ]
   for (const [links, network, reason] of faults) {

@@ -23,7 +23,7 @@ export type DetailedLink = {
   master?: string
   ifalias?: string
   link_index?: number
-  linkinfo?: { info_kind?: string; info_data?: { id?: number } }
+  linkinfo?: { info_kind?: string; info_slave_kind?: string; info_data?: { id?: number; vlan_filtering?: number } }
 }
 
 /**
@@ -34,6 +34,9 @@ export type Uplink = { network: ProviderNetwork; bridge: string; fabricEnd: stri
   | { kind: 'frames' | 'bridge'; hostEnd: string }
   | { kind: 'vlan'; id: number }
 )
+
+/** VLANs from and to these numbers. */
+export type AdmittedVlans = readonly { first: number; last: number }[]
 
 /** Why a network does not lead to its physical network. */
 export type Problem = { networkId: string; physicalNetwork: string; reason: string; remedy: string }
@@ -55,11 +58,14 @@ export function planUplinks(
   {
     physicalNetworks,
     hostLinks,
+    filtered,
     instance,
     bridgeOf,
   }: {
     physicalNetworks: PhysicalNetworks
     hostLinks: readonly DetailedLink[]
+    /** Of each bridge that filters VLANs, those that it passes to this host. */
+    filtered: ReadonlyMap<string, AdmittedVlans>
     instance: string
     bridgeOf: (networkId: string) => string
   },
@@ -92,13 +98,22 @@ export function planUplinks(
       continue
     }
     const rival = hostLinks.find(one => one.link_index === link.ifindex && vlanOf(one) === segmentationId)
-    if (rival === undefined) uplinks.push({ ...ends, kind: 'vlan', id: segmentationId })
-    else {
+    if (rival !== undefined) {
       refuse(
         `this machine itself uses VLAN ${segmentationId} of ${name}, as ${rival.ifname}`,
         `name ${rival.ifname} in network.physical_networks, and make a flat network on it`,
       )
+      continue
     }
+    const admitted = filtered.get(name)
+    if (admitted?.every(({ first, last }) => segmentationId < first || segmentationId > last)) {
+      refuse(
+        `the bridge ${name} filters VLANs, and does not pass VLAN ${segmentationId} to this machine`,
+        `bridge vlan add dev ${name} vid ${segmentationId} self; keep it in the configuration of ${name}`,
+      )
+      continue
+    }
+    uplinks.push({ ...ends, kind: 'vlan', id: segmentationId })
   }
   return { uplinks, problems, kept }
 }
@@ -127,7 +142,7 @@ const absent = (name: string): Fault => ({
 /** Why an interface cannot carry a physical network; null if it can. */
 function unusable(link: DetailedLink): Fault | null {
   const { ifname, master, link_type } = link
-  if (master !== undefined) {
+  if (master !== undefined && link.linkinfo?.info_slave_kind !== 'vrf') {
     return {
       reason: `${ifname} is a part of ${master}`,
       remedy: `name ${master} in network.physical_networks instead of ${ifname}`,
@@ -148,15 +163,25 @@ const INGRESS_PRIORITY = -500
 /** After them: they see the host's own frames as they are. */
 const EGRESS_PRIORITY = 500
 
+/** Senders on the LAN that the network's bridge has to know; it forgets one after five minutes. */
+const MAX_SENDERS = 4096
+/**
+ * Broadcast and multicast frames a second, which reach every port of the network. IPv4's have a share of their own: they
+ * carry what other machines stream to each other, and must not crowd out the questions for addresses.
+ */
+const FLOODS = { ip: 'limit rate 1000/second burst 1000 packets', others: 'limit rate 2000/second burst 2000 packets' }
+
 /**
  * nftables commands that pass frames from the host's interface to the uplink: of frames that come in, those for ports of
  * the network; of frames that the host sends, the same; of broadcast and multicast a copy. Frames that a port sent never
- * come back, and tagged frames belong to VLANs. Pure.
+ * come back, and tagged frames belong to VLANs. What comes from many forged senders, or as a flood of broadcast, ends
+ * here: the network's bridge would have to remember each sender, and copy the flood for each port. Pure.
  */
 export function framesCommands({ hostEnd, link, network }: Uplink & { hostEnd: string }): string {
   const table = framesTable(hostEnd)
-  const chains = ['from_interface', 'to_interface']
-  return `table ${table} {${FRAMES_SETS}
+  const chains = ['from_interface', 'to_interface', 'to_all']
+  const known = 'update @senders { ether saddr }'
+  return `table ${table} {${FRAMES_SETS}  set senders { type ether_addr; size ${MAX_SENDERS}; flags dynamic,timeout; timeout 5m; }
 ${chains.map(chain => `  chain ${chain} { }\n`).join('')}}
 ${chains.map(chain => `delete chain ${table} ${chain}\n`).join('')}table ${table} {
   chain from_interface {
@@ -164,8 +189,13 @@ ${chains.map(chain => `delete chain ${table} ${chain}\n`).join('')}table ${table
     ether type { 8021q, 8021ad } accept
     ether daddr ${link.address} meta pkttype set host accept
     ether saddr @ours accept
-    ether daddr @ours fwd to "${hostEnd}"
-    meta pkttype { broadcast, multicast } dup to "${hostEnd}"
+    ether daddr @ours ${known} fwd to "${hostEnd}"
+    ether daddr @ours drop
+    meta pkttype { broadcast, multicast } jump to_all
+  }
+  chain to_all {
+    ether type ip ${FLOODS.ip} ${known} dup to "${hostEnd}"
+    ether type != ip ${FLOODS.others} ${known} dup to "${hostEnd}"
   }
   chain to_interface {
     type filter hook egress device "${link.ifname}" priority ${EGRESS_PRIORITY}; policy accept;

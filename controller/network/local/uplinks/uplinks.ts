@@ -7,6 +7,7 @@ import { bridgeOf } from '../names.js'
 import { nft } from '../nft-command.js'
 import { framesTable } from '../uplink-frames.js'
 import {
+  type AdmittedVlans,
   type DetailedLink,
   filterLines,
   filtersShown,
@@ -30,6 +31,8 @@ export class Uplinks {
   readonly #fabric: Fabric
   /** What the kernel showed of a table right after it was made, to see that it is still the same. */
   readonly #shown = new Map<string, string>()
+  /** The interfaces that tables made promiscuous, in case the tables are lost. */
+  readonly #promiscuous = new Map<string, readonly string[]>()
 
   constructor(fabric: Fabric) {
     this.#fabric = fabric
@@ -38,7 +41,7 @@ export class Uplinks {
   /**
    * @param networks reads the networks; it is called after the look at what is there, so that no port is missed
    * @returns the networks that do not lead anywhere, and why
-   * @throws IpCommandError if an uplink does not come up
+   * @throws IpCommandError if the kernel does not tell what is there
    */
   async ensure(
     networks: () => Promise<readonly ProviderNetwork[]>,
@@ -51,18 +54,27 @@ export class Uplinks {
     const wanted = await networks()
     if (wanted.length === 0 && present.hostEnds.length === 0 && present.fabricEnds.length === 0) return []
     const hostLinks = await detailedLinks(null)
-    const { uplinks, problems, kept } = planUplinks(wanted, { physicalNetworks, hostLinks, instance, bridgeOf })
-    for (const hostEnd of present.hostEnds) if (!kept.has(hostEnd)) await removeHostEnd(hostEnd)
+    const filtered = await admittedVlans(hostLinks)
+    const place = { physicalNetworks, hostLinks, filtered, instance, bridgeOf }
+    const { uplinks, problems, kept } = planUplinks(wanted, place)
+    for (const hostEnd of present.hostEnds) if (!kept.has(hostEnd)) await this.#removeHostEnd(hostEnd)
     const left = present.fabricEnds.filter(name => !kept.has(name)).map(name => `link delete dev ${name}`)
     if (left.length > 0) await ipBatch(namespace, left)
-    for (const uplink of uplinks) await this.#ensureUplink(uplink, admitted)
+    for (const uplink of uplinks) {
+      // One that cannot be made must not hold up the others.
+      const failure = await this.#ensureUplink(uplink, admitted).catch((error: unknown) => error)
+      if (failure === undefined) continue
+      if (!(failure instanceof IpCommandError)) throw failure
+      const { id: networkId, physicalNetwork } = uplink.network
+      problems.push({ networkId, physicalNetwork, reason: failure.message, remedy: 'krater doctor' })
+    }
     return problems
   }
 
   /** Removes all uplinks of the instance, and what they changed on the host. */
   async remove(): Promise<void> {
     const { hostEnds, fabricEnds } = await this.#present()
-    for (const hostEnd of hostEnds) await removeHostEnd(hostEnd)
+    for (const hostEnd of hostEnds) await this.#removeHostEnd(hostEnd)
     const left = fabricEnds.map(name => `link delete dev ${name}`)
     if (left.length > 0) await ipBatch(this.#fabric.namespace, left)
   }
@@ -80,6 +92,11 @@ export class Uplinks {
     }
   }
 
+  async #removeHostEnd(hostEnd: string): Promise<void> {
+    this.#promiscuous.delete(hostEnd)
+    await removeHostEnd(hostEnd)
+  }
+
   async #ensureUplink(uplink: Uplink, admitted: ReadonlyMap<string, readonly string[]>): Promise<void> {
     const { network, link } = uplink
     await this.#fabric.ensureBridge(network.id, network.mtu)
@@ -87,13 +104,14 @@ export class Uplinks {
     const { hostEnd } = uplink
     // It led to an interface before.
     if (uplink.kind === 'bridge' && admitted.has(hostEnd) && (await tableShown(hostEnd)) !== '[]') {
-      await removeHostEnd(hostEnd)
+      await this.#removeHostEnd(hostEnd)
     }
     await this.#ensurePair(uplink)
     if (uplink.kind === 'bridge') return
     await ensureFilters(hostEnd, link)
     await this.#ensureFrames(uplink, admitted.get(hostEnd) ?? [])
-    await ensurePromiscuous(hostEnd, link)
+    const lost = this.#promiscuous.get(hostEnd) ?? []
+    this.#promiscuous.set(hostEnd, await ensurePromiscuous(hostEnd, link, lost))
     await ip(['link', 'set', 'dev', hostEnd, 'up'])
   }
 
@@ -117,12 +135,13 @@ export class Uplinks {
       if (!paired && inside !== null) await ipBatch(namespace, [`link delete dev ${fabricEnd}`])
       const peer = `name ${fabricEnd} netns ${namespace}`
       const made = `link add name ${hostEnd} address ${highMacAddress(hostEnd)} type veth peer ${peer}`
-      failure = await ipBatch(null, [
+      const unmade = await ipBatch(null, [
         ...(paired || host === null ? [] : [`link delete dev ${hostEnd}`]),
         ...(paired ? [] : [made]),
         `link set dev ${hostEnd} addrgenmode none mtu ${link.mtu} alias uplink:${network.id} ${join}`,
       ])
-      failure = (await ipBatch(namespace, [joinLine(fabricEnd, { network, bridge, link })])) ?? failure
+      const unjoined = await ipBatch(namespace, [joinLine(fabricEnd, { network, bridge, link })])
+      failure = unmade ?? unjoined
     }
   }
 
@@ -133,11 +152,16 @@ export class Uplinks {
       const present = await linkOf(namespace, fabricEnd)
       const fits = present?.linkinfo?.info_data?.id === id && present.link_index === link.ifindex
       if (present !== null && fits && present.master === bridge && isUp(present)) return
-      if (attempt === MAX_ATTEMPTS) throw failure ?? new IpCommandError(`The uplink ${fabricEnd} did not come up`)
+      if (attempt === MAX_ATTEMPTS) {
+        throw new IpCommandError(
+          `VLAN ${id} of ${link.ifname} did not come up: ${failure?.message ?? 'its device is down'}`,
+        )
+      }
       if (present !== null && !fits) await ipBatch(namespace, [`link delete dev ${fabricEnd}`])
       const made = `link add link ${link.ifname} name ${fabricEnd} netns ${namespace} address ${highMacAddress(fabricEnd)} type vlan id ${id}`
-      failure = fits ? null : await ipBatch(null, [made])
-      failure = (await ipBatch(namespace, [joinLine(fabricEnd, { network, bridge, link })])) ?? failure
+      const unmade = fits ? null : await ipBatch(null, [made])
+      const unjoined = await ipBatch(namespace, [joinLine(fabricEnd, { network, bridge, link })])
+      failure = unmade ?? unjoined
     }
   }
 
@@ -174,7 +198,10 @@ const linkSchema: z.ZodType<DetailedLink> = z.object({
   ifalias: z.string().optional(),
   link_index: z.number().optional(),
   linkinfo: z
-    .object({ info_kind: z.string().optional(), info_data: z.object({ id: z.number().optional() }).optional() })
+    .object({
+      info_kind: z.string().optional(),
+      info_data: z.object({ id: z.number(), vlan_filtering: z.number() }).partial().optional(),
+    })
     .optional(),
 })
 
@@ -188,6 +215,28 @@ export async function detailedLinks(namespace: string | null, ...which: readonly
 async function linkOf(namespace: string | null, name: string): Promise<DetailedLink | null> {
   const found = await detailedLinks(namespace, 'dev', name).catch(() => [])
   return found[0] ?? null
+}
+
+const vlansSchema = z.array(
+  z.object({
+    ifname: z.string(),
+    vlans: z.array(z.object({ vlan: z.number(), vlanEnd: z.number().optional() })),
+  }),
+)
+
+/** The VLANs that this host itself gets from its bridges which filter VLANs, by bridge. */
+export async function admittedVlans(hostLinks: readonly DetailedLink[]): Promise<Map<string, AdmittedVlans>> {
+  const filtering = hostLinks.filter(({ linkinfo }) => linkinfo?.info_data?.vlan_filtering === 1)
+  const admitted = new Map<string, AdmittedVlans>()
+  for (const { ifname } of filtering) {
+    const text = await runTool(['bridge', '-json', 'vlan', 'show', 'dev', ifname], '')
+    const vlans = vlansSchema.parse(JSON.parse(text)).flatMap(one => one.vlans)
+    admitted.set(
+      ifname,
+      vlans.map(({ vlan, vlanEnd = vlan }) => ({ first: vlan, last: vlanEnd })),
+    )
+  }
+  return admitted
 }
 
 /** A bridge takes the lowest MAC address of its ports: this one never changes that of the host's bridge. */
@@ -222,16 +271,27 @@ async function ensureFilters(hostEnd: string, link: DetailedLink): Promise<void>
   throw failure instanceof Error ? failure : new IpCommandError(`The filters of ${hostEnd} were not made`)
 }
 
-/** Notes it before: whatever happens, removing the uplink undoes it. Undoes it for an interface that served before. */
-async function ensurePromiscuous(hostEnd: string, { ifname, flags }: DetailedLink): Promise<void> {
+/**
+ * Notes it before: whatever happens, removing the uplink undoes it. Undoes it for an interface that served before.
+ * @param noted what was noted before, even if the note was lost since
+ * @returns what is noted now
+ */
+async function ensurePromiscuous(
+  hostEnd: string,
+  { ifname, flags }: DetailedLink,
+  noted: readonly string[],
+): Promise<string[]> {
   const set = `${framesTable(hostEnd)} made_promiscuous`
-  for (const other of (await elementsOf(hostEnd, 'made_promiscuous')).filter(name => name !== ifname)) {
+  const present = await elementsOf(hostEnd, 'made_promiscuous')
+  for (const other of present.filter(name => name !== ifname)) {
     if ((await linkOf(null, other)) !== null) await ip(['link', 'set', 'dev', other, 'promisc', 'off'])
     await nft(null, `delete element ${set} { ${/^\d+$/.test(other) ? other : `"${other}"`} }\n`)
   }
-  if (flags.includes('PROMISC')) return
-  await nft(null, `add element ${set} { "${ifname}" }\n`)
-  await ip(['link', 'set', 'dev', ifname, 'promisc', 'on'])
+  const isPromiscuous = flags.includes('PROMISC')
+  const isMade = !isPromiscuous || present.includes(ifname) || noted.includes(ifname)
+  if (isMade && !present.includes(ifname)) await nft(null, `add element ${set} { "${ifname}" }\n`)
+  if (!isPromiscuous) await ip(['link', 'set', 'dev', ifname, 'promisc', 'on'])
+  return isMade ? [ifname] : []
 }
 
 const tableSchema = z.object({ nftables: z.array(z.record(z.string(), z.unknown())) })

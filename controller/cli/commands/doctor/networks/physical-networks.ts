@@ -1,21 +1,28 @@
 import { execFile } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import { promisify } from 'node:util'
-import { type Finding, fault, note, ok } from '../../../checks/finding.js'
-import { many } from '../../../database/query.js'
-import { sql } from '../../../database/sql.js'
-import { bridgeOf } from '../../../network/local/names.js'
-import { type DetailedLink, physicalInterface, planUplinks, type Uplink } from '../../../network/local/uplinks/plan.js'
-import { providerNetworks } from '../../../network/local/uplinks/provider-networks.js'
-import { detailedLinks } from '../../../network/local/uplinks/uplinks.js'
-import { networkDriverOf, requireInstanceId } from '../../wiring/drivers.js'
-import { type Instance, openDatabase } from '../../wiring/instance.js'
+import { type Finding, fault, note, ok } from '../../../../checks/finding.js'
+import { many } from '../../../../database/query.js'
+import { sql } from '../../../../database/sql.js'
+import { bridgeOf } from '../../../../network/local/names.js'
+import {
+  type DetailedLink,
+  physicalInterface,
+  planUplinks,
+  type Uplink,
+} from '../../../../network/local/uplinks/plan.js'
+import { providerNetworks } from '../../../../network/local/uplinks/provider-networks.js'
+import { admittedVlans, detailedLinks } from '../../../../network/local/uplinks/uplinks.js'
+import { networkDriverOf, requireInstanceId } from '../../../wiring/drivers.js'
+import { type Instance, openDatabase } from '../../../wiring/instance.js'
+import { blockingChain, passCommands, readRuleset } from './firewall.js'
 import { type Answer, whoHas } from './frame-probe.js'
 
 const run = promisify(execFile)
 const LIMIT = { timeout: 10_000 }
 /** Of each network, as many addresses are looked for on its LAN. */
-const MAX_ADDRESSES = 200
+const MAX_ADDRESSES = 2_000
 /** A MAC address of no port, with the prefix of ports. */
 const unusedMacAddress = () =>
   `fa:16:3e:${[...randomBytes(3)].map(byte => byte.toString(16).padStart(2, '0')).join(':')}`
@@ -28,7 +35,8 @@ export async function checkPhysicalNetworks(instance: Instance): Promise<Finding
   try {
     const hostLinks = await detailedLinks(null)
     const networks = await providerNetworks(database)
-    const place = { physicalNetworks, hostLinks, instance: requireInstanceId(instance.directory), bridgeOf }
+    const filtered = await admittedVlans(hostLinks)
+    const place = { physicalNetworks, hostLinks, filtered, instance: requireInstanceId(instance.directory), bridgeOf }
     const { uplinks, problems } = planUplinks(networks, place)
     const entries = Object.entries(physicalNetworks)
     const findings = entries.map(([name, { interface: to }]) => interfaceFinding(name, to, hostLinks))
@@ -51,17 +59,45 @@ export async function checkPhysicalNetworks(instance: Instance): Promise<Finding
         sql<Row>`
           SELECT host(fixed_ip.address) AS address, port.mac_address::text AS mac_address
             FROM fixed_ip JOIN port ON port.id = fixed_ip.port_id
-           WHERE port.network_id = ${network.id} ORDER BY fixed_ip.ordinal LIMIT ${MAX_ADDRESSES}`,
+           WHERE port.network_id = ${network.id} ORDER BY fixed_ip.ordinal LIMIT ${MAX_ADDRESSES + 1}`,
       )
-      const asked = addresses.map(({ address }) => address)
+      const asked = addresses.slice(0, MAX_ADDRESSES).map(({ address }) => address)
+      if (addresses.length > MAX_ADDRESSES) findings.push(notAllFinding(network.id))
       if (asked.length === 0) continue
       const answers = await whoHas(link.ifname, { addresses: asked, from: link.address })
       findings.push(...conflictFindings(answers, network.macAddresses))
     }
+    findings.push(...(await bridgeFindings(uplinks)))
     for (const { kind, link } of uplinks) if (kind === 'frames') findings.push(...(await deliveryFinding(link)))
     return findings
   } finally {
     await database.destroy()
+  }
+}
+
+const notAllFinding = (networkId: string): Finding =>
+  note('addresses', `only the first ${MAX_ADDRESSES} addresses of the network ${networkId} were looked for on its LAN`)
+
+/** Whether the firewall drops what a bridge of this machine passes on, as Docker's does. */
+async function bridgeFindings(uplinks: readonly Uplink[]): Promise<Finding[]> {
+  const bridges = uplinks.flatMap(uplink => (uplink.kind === 'bridge' ? [uplink] : []))
+  const isFiltered = readSwitch('/proc/sys/net/bridge/bridge-nf-call-iptables') === '1'
+  if (bridges.length === 0 || !isFiltered) return []
+  const ruleset = await readRuleset()
+  return bridges.flatMap(({ link }) => {
+    const blocking = blockingChain(ruleset, 'forward', { interfaceName: link.ifname })
+    if (blocking === null) return []
+    const text = `the firewall drops what the bridge ${link.ifname} passes on (${blocking.chain})`
+    const [first = ''] = passCommands(blocking, 'forward', link.ifname)
+    return [fault('physical networks', text, `${first}; or sysctl -w net.bridge.bridge-nf-call-iptables=0`)]
+  })
+}
+
+function readSwitch(path: string): string | null {
+  try {
+    return readFileSync(path, 'utf8').trim()
+  } catch {
+    return null
   }
 }
 

@@ -1,12 +1,13 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import * as z from 'zod'
-import { type Finding, fault, note, ok } from '../../../checks/finding.js'
-import { findBuiltInNetworks } from '../../../network/bootstrap.js'
-import { followsRouters, forwards } from '../../../network/local/host/outside.js'
-import { networkDriverOf, requireInstanceId } from '../../wiring/drivers.js'
-import { hostLegName } from '../../wiring/host-networks.js'
-import { type Instance, openDatabase } from '../../wiring/instance.js'
+import { type Finding, fault, note, ok } from '../../../../checks/finding.js'
+import { findBuiltInNetworks } from '../../../../network/bootstrap.js'
+import { forwards } from '../../../../network/local/host/forwarding.js'
+import { networkDriverOf, requireInstanceId } from '../../../wiring/drivers.js'
+import { hostLegName } from '../../../wiring/host-networks.js'
+import { type Instance, openDatabase } from '../../../wiring/instance.js'
+import { type Blocking, blockingChain, passCommands, type Ruleset, readRuleset } from './firewall.js'
 
 const run = promisify(execFile)
 
@@ -18,8 +19,8 @@ export type Reach = {
   interfaceName: string
   /** Whether this machine forwards packets of each family. */
   forwards: Readonly<Record<'ipv4' | 'ipv6', boolean>>
-  /** A chain of the firewall that drops forwarded packets, such as `ip filter FORWARD`. */
-  droppedBy: string | null
+  /** A chain of the firewall that drops forwarded packets. */
+  droppedBy: Blocking | null
   /** This machine's IPv4 address towards other machines; null when it has none. */
   address: string | null
 }
@@ -31,16 +32,23 @@ export async function checkReach(instance: Instance): Promise<Finding[]> {
   try {
     const cidrs = ((await findBuiltInNetworks(database))?.public.subnets ?? []).map(({ cidr }) => cidr)
     if (cidrs.length === 0) return []
-    const chains = await run('nft', ['-j', 'list', 'chains'], { timeout: 10_000 })
+    const ruleset = await readRuleset()
     const routes = await run('ip', ['-j', '-4', 'route', 'show', 'default'], { timeout: 10_000 })
+    const id = requireInstanceId(instance.directory)
+    const interfaceName = hostLegName(id, 'pub')
     const reach = {
       cidrs,
-      interfaceName: hostLegName(requireInstanceId(instance.directory), 'pub'),
+      interfaceName,
       forwards: { ipv4: await forwards('ipv4'), ipv6: await forwards('ipv6') },
-      droppedBy: droppingChain(chains.stdout),
+      droppedBy: blockingChain(ruleset, 'forward', { interfaceName }),
       address: await addressTowards(routes.stdout),
     }
-    return [reachFinding(reach), outsideFinding(reach, instance.config.network.outside, await followsRouters())]
+    const { network, health_manager } = instance.config
+    return [
+      ...heartbeatFindings(ruleset, hostLegName(id, 'mgmt'), health_manager.port),
+      reachFinding(reach),
+      outsideFinding(reach, network.outside),
+    ]
   } finally {
     await database.destroy()
   }
@@ -48,10 +56,13 @@ export async function checkReach(instance: Instance): Promise<Finding[]> {
 
 const SWITCHES = { ipv4: 'net.ipv4.ip_forward', ipv6: 'net.ipv6.conf.all.forwarding' } as const
 
-const pass = (interfaceName: string): string[] => [
-  `iptables -I FORWARD -i ${interfaceName} -j ACCEPT`,
-  `iptables -I FORWARD -o ${interfaceName} -j ACCEPT`,
-]
+/** Whether the firewall keeps what amphorae say from this machine. Pure. */
+export function heartbeatFindings(ruleset: Ruleset, interfaceName: string, port: number): Finding[] {
+  const blocking = blockingChain(ruleset, 'input', { interfaceName, port })
+  if (blocking === null) return []
+  const text = `the firewall drops what amphorae send to this machine (${blocking.chain}): their heartbeats and their requests for keys`
+  return [fault('firewall', text, passCommands(blocking, 'input', interfaceName).join('\n    '))]
+}
 
 /** The families of the subnets that this machine does not forward. */
 const notForwarded = ({ cidrs, forwards }: Reach): ('ipv4' | 'ipv6')[] =>
@@ -70,12 +81,12 @@ export function reachFinding(reach: Reach): Finding {
   const via = (cidr: string) => (cidr.includes(':') ? 'ITS-IPV6-ADDRESS' : (address ?? 'THE-ADDRESS-OF-THIS-MACHINE'))
   const steps = [
     ...missing.map(family => `sysctl -w ${SWITCHES[family]}=1`),
-    ...(droppedBy === null ? [] : pass(interfaceName)),
+    ...(droppedBy === null ? [] : passCommands(droppedBy, 'forward', interfaceName)),
     `on each other machine: ${cidrs.map(cidr => `ip route add ${cidr} via ${via(cidr)}`).join('; ')}`,
   ]
   const why = [
     ...(missing.length === 0 ? [] : [`this machine forwards ${noneOf(missing.map(family => NAMES[family]))}`]),
-    ...(droppedBy === null ? [] : [`the firewall drops forwarded packets (${droppedBy})`]),
+    ...(droppedBy === null ? [] : [`the firewall drops forwarded packets (${droppedBy.chain})`]),
   ]
   const text =
     why.length === 0
@@ -87,9 +98,8 @@ export function reachFinding(reach: Reach): Finding {
 /**
  * What load balancers reach beyond their networks. Pure.
  * @param outside `network.outside`
- * @param followsRouters whether router advertisements give this machine its routes
  */
-export function outsideFinding(reach: Reach, outside: boolean | undefined, followsRouters: boolean): Finding {
+export function outsideFinding(reach: Reach, outside: boolean | undefined): Finding {
   if (outside !== true) {
     const text = 'load balancers reach members on their own networks only'
     const remedy = 'to let them reach what this machine reaches: krater settings --restart network.outside=true'
@@ -97,35 +107,13 @@ export function outsideFinding(reach: Reach, outside: boolean | undefined, follo
   }
   const { droppedBy, interfaceName } = reach
   if (droppedBy !== null) {
-    const text = `load balancers reach nothing beyond their networks: the firewall drops forwarded packets (${droppedBy})`
-    return fault('outside', text, pass(interfaceName).join('\n    '))
+    const text = `load balancers reach nothing beyond their networks: the firewall drops forwarded packets (${droppedBy.chain})`
+    return fault('outside', text, passCommands(droppedBy, 'forward', interfaceName).join('\n    '))
   }
   const [missing] = notForwarded(reach)
   if (missing === undefined) return ok('outside', 'load balancers reach what this machine reaches')
   const text = `load balancers reach no ${NAMES[missing]} beyond their networks: this machine does not forward it`
-  if (missing === 'ipv6' && followsRouters) {
-    const remedy = `this machine gets its IPv6 routes from a router, and ignores them once it forwards. On its interface: sysctl -w net.ipv6.conf.INTERFACE.accept_ra=2, then sysctl -w ${SWITCHES.ipv6}=1`
-    return { ...note('outside', text), remedy }
-  }
-  return fault('outside', text, `sysctl -w ${SWITCHES[missing]}=1`)
-}
-
-const chainsSchema = z.object({ nftables: z.array(z.object({ chain: z.unknown() }).partial()) })
-const droppingSchema = z.object({
-  family: z.enum(['ip', 'inet']),
-  table: z.string(),
-  name: z.string(),
-  hook: z.literal('forward'),
-  policy: z.literal('drop'),
-})
-
-/** The first base chain that drops forwarded packets by default. Pure. @param json output of `nft -j list chains` */
-export function droppingChain(json: string): string | null {
-  const found = chainsSchema
-    .parse(JSON.parse(json))
-    .nftables.flatMap(({ chain }) => droppingSchema.safeParse(chain).data ?? [])
-  const [first] = found
-  return first === undefined ? null : `${first.family} ${first.table} ${first.name}`
+  return fault('outside', text, 'krater up --detach, which turns forwarding on and keeps it on')
 }
 
 const routesSchema = z.array(z.object({ gateway: z.string(), prefsrc: z.string().optional() }).partial())
