@@ -150,7 +150,10 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   await removeOtherRouters(fabric, [])
   if (existsSync(`/run/netns/${fabric.namespace}`) || (await leftOnHost(id))) {
     await new Uplinks(fabric).remove()
-    await removeHostInterfaces(id)
+    const others = await removeHostInterfaces(id)
+    if (others.length > 0) {
+      print(`Packet forwarding stays on: other software needs it, which made the firewall tables ${others.join(', ')}.`)
+    }
   }
   await fabric.remove()
 }

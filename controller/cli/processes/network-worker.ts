@@ -1,15 +1,40 @@
+import type { Database } from '../../database/connection.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import { createLog } from '../../log/log.js'
+import { createLog, type Logger } from '../../log/log.js'
+import { findBuiltInNetworks } from '../../network/bootstrap.js'
+import { namespaceExists } from '../../network/local/namespace.js'
 import { startNetworkWorker } from '../../network/local/worker/worker.js'
 import type { Command } from '../command.js'
 import { requireRoot } from '../host/checks.js'
 import { requireFabric } from '../host/require-fabric.js'
-import { fabricOf } from '../wiring/drivers.js'
-import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
+import { fabricOf, requireInstanceId } from '../wiring/drivers.js'
+import { ensureHostInterfaces, missingOnHost } from '../wiring/host-networks.js'
+import { databaseUrl, type Instance, openDatabase, openInstance } from '../wiring/instance.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runNetworkWorker }
+
+/** Shortest pause between two looks at the host's interfaces. */
+const HOST_LOOK_MS = 5_000
+
+/** A keeper of what `krater up` gave to this host: once that was there, it puts back what is taken away. */
+function createHostKeeper({ directory, config }: Instance, database: Database, log: Logger): () => Promise<void> {
+  const instanceId = requireInstanceId(directory)
+  let lookedAt = Number.NEGATIVE_INFINITY
+  return async () => {
+    if (performance.now() - lookedAt < HOST_LOOK_MS) return
+    lookedAt = performance.now()
+    const fabric = fabricOf(directory)
+    if (!namespaceExists(fabric.namespace)) return
+    const missing = await missingOnHost(instanceId, config)
+    if (missing === null) return
+    const networks = await findBuiltInNetworks(database)
+    if (networks === null) return
+    await ensureHostInterfaces(fabric, instanceId, networks, config)
+    log.warn({ missing }, 'something of the host was taken away; put it back')
+  }
+}
 
 /** Carries out physical networks, routers, floating IPs and security groups on this host until a signal to stop. */
 async function runNetworkWorker(directory: string): Promise<void> {
@@ -26,6 +51,7 @@ async function runNetworkWorker(directory: string): Promise<void> {
       databaseUrl: databaseUrl(instance, 'network'),
       fabric: fabricOf(directory),
       physicalNetworks: instance.config.network.physical_networks,
+      keepHost: createHostKeeper(instance, database, log),
       log,
     })
     return async () => {

@@ -1,9 +1,12 @@
+import { readdirSync } from 'node:fs'
 import type { Configuration } from '../../config/schema.js'
+import type { BuiltInNetwork, BuiltInNetworks } from '../../network/bootstrap.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
 import type { Fabric } from '../../network/local/fabric.js'
-import { guardHostLeg, type OpenPort, unguardHostLeg } from '../../network/local/host/host-guard.js'
-import { closeOutside, guardOutside } from '../../network/local/host/outside.js'
+import { forwards } from '../../network/local/host/forwarding.js'
+import { guardHostLeg, guardTable, type OpenPort, unguardHostLeg } from '../../network/local/host/host-guard.js'
+import { closeOutside, guardOutside, outsideTable } from '../../network/local/host/outside.js'
 import { runTool } from '../../network/local/ip-command.js'
 import type { Instance } from './instance.js'
 
@@ -19,7 +22,7 @@ type Leg = { networkId: string; mtu: number; subnets: readonly { cidr: string; a
  * Ensures the host's interface on the management network, on which amphorae reach the health manager, the key channel,
  * with an external key manager the gateway to it, and nothing else. A reboot removes it. Safe to repeat.
  */
-export async function ensureManagementInterface(
+async function ensureManagementInterface(
   fabric: Fabric,
   instanceId: string,
   leg: Leg,
@@ -40,16 +43,19 @@ export async function ensureManagementInterface(
 }
 
 /**
- * Ensures the host's interface on the public network, on which tenants' machines reach `host_member_ports`, and through
+ * Ensures the host's interface on the public network, on which tenants' machines reach open ports of this host, and through
  * which they reach what the host reaches, if `network.outside` says so. Safe to repeat.
  */
-export async function ensurePublicInterface(
+async function ensurePublicInterface(
   fabric: Fabric,
   instanceId: string,
   leg: Leg,
   { load_balancer, network }: Pick<Configuration, 'load_balancer' | 'network'>,
 ): Promise<void> {
-  const open = load_balancer.host_member_ports.map((port): OpenPort => ({ protocol: 'tcp', port }))
+  const open: OpenPort[] = [
+    ...load_balancer.host_member_ports.map(port => ({ protocol: 'tcp', port }) as const),
+    ...load_balancer.host_member_udp_ports.map(port => ({ protocol: 'udp', port }) as const),
+  ]
   const interfaceName = hostLegName(instanceId, 'pub')
   await guardOutside({
     interfaceName,
@@ -67,10 +73,51 @@ export async function leftOnHost(instanceId: string): Promise<boolean> {
   return tables.includes(` kr${instanceId}_`)
 }
 
-/** Removes what remains of the host's interfaces, besides the interfaces themselves. */
-export async function removeHostInterfaces(instanceId: string): Promise<void> {
+/**
+ * Removes what remains of the host's interfaces, besides the interfaces themselves.
+ * @returns the firewall tables of others for which packet forwarding stays on
+ */
+export async function removeHostInterfaces(instanceId: string): Promise<string[]> {
   for (const network of ['mgmt', 'pub'] as const) await unguardHostLeg(hostLegName(instanceId, network))
-  await closeOutside(hostLegName(instanceId, 'pub'))
+  return closeOutside(hostLegName(instanceId, 'pub'))
+}
+
+/** Connects the host to the built-in networks, behind its rules. Safe to repeat. */
+export async function ensureHostInterfaces(
+  fabric: Fabric,
+  instanceId: string,
+  networks: BuiltInNetworks,
+  config: Configuration,
+): Promise<void> {
+  await Promise.all([
+    ensureManagementInterface(fabric, instanceId, legOn(networks.management), config),
+    ensurePublicInterface(fabric, instanceId, legOn(networks.public), config),
+  ])
+}
+
+const legOn = ({ id, mtu, subnets }: BuiltInNetwork): Leg => ({
+  networkId: id,
+  mtu,
+  subnets: subnets.flatMap(({ cidr, gatewayIp }) => (gatewayIp === null ? [] : [{ cidr, address: gatewayIp }])),
+})
+
+/**
+ * What the host's interfaces miss, at a glance: a restart of the machine's firewall service takes all tables away, and
+ * sysctl files may turn forwarding off. Without the tables, tenants would reach this machine.
+ * @returns null if nothing is missing
+ */
+export async function missingOnHost(instanceId: string, { network }: Configuration): Promise<string | null> {
+  const tables = new Set((await runTool(['nft', 'list', 'tables', 'inet'], '')).split('\n'))
+  const interfaces = new Set(readdirSync('/sys/class/net'))
+  for (const name of [hostLegName(instanceId, 'mgmt'), hostLegName(instanceId, 'pub')]) {
+    if (!interfaces.has(name)) return `the interface ${name}`
+    if (!tables.has(`table ${guardTable(name)}`)) return `the firewall table ${guardTable(name)}`
+  }
+  const outside = outsideTable(hostLegName(instanceId, 'pub'))
+  if (!tables.has(`table ${outside}`)) return `the firewall table ${outside}`
+  if (network.outside !== true) return null
+  for (const family of ['ipv4', 'ipv6'] as const) if (!(await forwards(family))) return `${family} forwarding`
+  return null
 }
 
 async function ensureHostLeg(

@@ -91,7 +91,14 @@ t.test('a network worker that is killed at any step leaves nothing that the next
   const undisturbed = async (what: string, isDone: () => Promise<boolean>) => {
     const database = testDatabase.of('network')
     const log = pino({ level: 'silent' })
-    const options = { database, databaseUrl: testDatabase.urlOf('network'), fabric, physicalNetworks: {}, log }
+    const options = {
+      database,
+      databaseUrl: testDatabase.urlOf('network'),
+      fabric,
+      physicalNetworks: {},
+      keepHost: async () => undefined,
+      log,
+    }
     const worker = await startNetworkWorker(options)
     try {
       await eventually(what, isDone, LIMIT_MS)

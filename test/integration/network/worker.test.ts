@@ -30,7 +30,11 @@ async function createWorkedWorld(t: Test) {
   const start = async (physicalNetworks: PhysicalNetworks = {}) => {
     const database = testDatabase.of('network')
     const databaseUrl = testDatabase.urlOf('network')
-    const worker = await startNetworkWorker({ database, databaseUrl, fabric, physicalNetworks, log })
+    const worker = await startNetworkWorker({
+      ...{ database, databaseUrl },
+      ...{ fabric, physicalNetworks, log },
+      keepHost: async () => undefined,
+    })
     t.teardown(worker.stop)
     return worker
   }

@@ -34,11 +34,17 @@ export async function outputIn(namespace: string | null, ...argv: [string, ...st
 }
 
 /**
- * What the host has of an interface, and what has a text in its name. For comparison; other tests change the rest.
+ * What the host has of an interface, and its links and firewall tables with a text in their names. For comparison; other
+ * tests change the rest, and the test itself makes namespaces.
  */
 export async function hostState(interfaceName: string, text: string): Promise<string[]> {
-  return [...(await interfaceState(interfaceName)), ...(await namesWith(text))]
+  return [...(await interfaceState(interfaceName)), ...(await linesWith(text, [...LINKS_AND_TABLES]))]
 }
+
+const LINKS_AND_TABLES = [
+  ['ip', '-brief', 'link', 'show'],
+  ['nft', 'list', 'tables'],
+] satisfies [string, ...string[]][]
 
 /** An interface of the host: the link, addresses, routes, rules and queueing disciplines. */
 export async function interfaceState(interfaceName: string): Promise<string[]> {
@@ -56,11 +62,11 @@ export async function interfaceState(interfaceName: string): Promise<string[]> {
 
 /** The host's links, firewall tables and namespaces whose lines have this text. */
 export async function namesWith(text: string): Promise<string[]> {
-  const lists = await Promise.all([
-    outputIn(null, 'ip', '-brief', 'link', 'show'),
-    outputIn(null, 'nft', 'list', 'tables'),
-    outputIn(null, 'ip', 'netns', 'list'),
-  ])
+  return linesWith(text, [...LINKS_AND_TABLES, ['ip', 'netns', 'list']])
+}
+
+async function linesWith(text: string, commands: readonly [string, ...string[]][]): Promise<string[]> {
+  const lists = await Promise.all(commands.map(argv => outputIn(null, ...argv)))
   return lists.flatMap(list => list.split('\n')).filter(line => line.includes(text))
 }
 

@@ -13,5 +13,6 @@ await startNetworkWorker({
   databaseUrl,
   fabric: new Fabric({ instance }),
   physicalNetworks: {},
+  keepHost: async () => undefined,
   log: pino({ level: 'silent' }),
 })

@@ -2,7 +2,7 @@ import { Option } from 'commander'
 import type { Configuration } from '../../../config/schema.js'
 import { execute } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
-import type { BuiltInNetwork, BuiltInNetworks } from '../../../network/bootstrap.js'
+import type { BuiltInNetworks } from '../../../network/bootstrap.js'
 import { networkDriver } from '../../../network/drivers.js'
 import { providerNetworks } from '../../../network/local/uplinks/provider-networks.js'
 import { Uplinks } from '../../../network/local/uplinks/uplinks.js'
@@ -30,7 +30,7 @@ import { ensureInstanceId, ensureStateDirectory } from '../../state-directory/in
 import { recordRunning, runningProcesses } from '../../state-directory/run-record.js'
 import { dim, print } from '../../terminal.js'
 import { fabricOf } from '../../wiring/drivers.js'
-import { ensureManagementInterface, ensurePublicInterface } from '../../wiring/host-networks.js'
+import { ensureHostInterfaces } from '../../wiring/host-networks.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
 import { startInBackground } from './detach.js'
@@ -202,18 +202,12 @@ async function connectHost(
   const host = config.health_manager.host
   if (networks === null) return host ?? LOOPBACK
   const fabric = fabricOf(directory)
-  const legOn = ({ id, mtu, subnets }: BuiltInNetwork) => ({
-    networkId: id,
-    mtu,
-    subnets: subnets.flatMap(({ cidr, gatewayIp }) => (gatewayIp === null ? [] : [{ cidr, address: gatewayIp }])),
-  })
-  const [management] = legOn(networks.management).subnets
-  if (management === undefined) throw new OperatorError('The management network has no subnet with a gateway.')
-  await Promise.all([
-    ensureManagementInterface(fabric, instanceId, legOn(networks.management), config),
-    ensurePublicInterface(fabric, instanceId, legOn(networks.public), config),
-  ])
-  return host ?? management.address
+  const gateway = networks.management.subnets.find(({ gatewayIp }) => gatewayIp !== null)?.gatewayIp
+  if (gateway === undefined || gateway === null) {
+    throw new OperatorError('The management network has no subnet with a gateway.')
+  }
+  await ensureHostInterfaces(fabric, instanceId, networks, config)
+  return host ?? gateway
 }
 
 /** Joins networks to the physical networks that they are on. @returns a line for each that leads nowhere */

@@ -4,7 +4,8 @@ import { nft } from '../nft-command.js'
 /** A service on this host that machines on a network may reach at the leg's addresses. */
 export type OpenPort = { protocol: 'tcp' | 'udp'; port: number }
 
-const tableOf = (interfaceName: string): string => `inet ${interfaceName.replaceAll('-', '_')}`
+/** The nftables table with the rules of a leg. */
+export const guardTable = (interfaceName: string): string => `inet ${interfaceName.replaceAll('-', '_')}`
 
 /**
  * Firewalls this host towards a network on which it has a leg: accepts only replies to the host's own connections, and
@@ -17,7 +18,7 @@ export async function guardHostLeg(
   interfaceName: string,
   { addresses, open, isolated }: { addresses: readonly string[]; open: readonly OpenPort[]; isolated: boolean },
 ): Promise<void> {
-  const table = tableOf(interfaceName)
+  const table = guardTable(interfaceName)
   const own = addresses.map(address => `${isIPv6(address) ? 'ip6' : 'ip'} daddr ${address}`)
   await nft(
     null,
@@ -49,6 +50,6 @@ const isolation = (interfaceName: string): string => `chain forward {
 
 /** Removes the rules once the leg is gone. No error if there are none. */
 export async function unguardHostLeg(interfaceName: string): Promise<void> {
-  const table = tableOf(interfaceName)
+  const table = guardTable(interfaceName)
   await nft(null, `table ${table}\ndelete table ${table}\n`)
 }

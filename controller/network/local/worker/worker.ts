@@ -19,6 +19,8 @@ export type NetworkWorkerOptions = {
   databaseUrl: string
   fabric: Fabric
   physicalNetworks: PhysicalNetworks
+  /** Keeps the host's own interfaces on the built-in networks, and the rules around them. */
+  keepHost: () => Promise<void>
   log: Logger
 }
 
@@ -37,6 +39,7 @@ export async function startNetworkWorker({
   databaseUrl,
   fabric,
   physicalNetworks,
+  keepHost,
   log,
 }: NetworkWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const filters = createFilterKeeper(fabric, log)
@@ -65,7 +68,7 @@ export async function startNetworkWorker({
   }
 
   const round = async (): Promise<void> => {
-    const results = await Promise.allSettled([uplinks.keep(database), keepPorts(), keepRouters()])
+    const results = await Promise.allSettled([keepHost(), uplinks.keep(database), keepPorts(), keepRouters()])
     for (const result of results) if (result.status === 'rejected') report(result.reason)
   }
 
