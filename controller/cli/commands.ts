@@ -215,7 +215,8 @@ export const commands: readonly Entry[] = [
   },
   {
     name: 'network',
-    summary: 'give programs of this machine a place on a network; run the network worker',
+    summary:
+      'give programs of this machine a place on a network; open its ports to load balancers; run the network worker',
     commands: [
       {
         name: 'worker',
@@ -243,6 +244,16 @@ export const commands: readonly Entry[] = [
         name: 'detach',
         summary: 'remove an attachment: interface, port, and the programs in the namespace that Krater created',
         load: () => import('./commands/network/detach.js'),
+      },
+      {
+        name: 'open',
+        summary: 'let load balancers use ports of this host as members; without a port, list those that are open',
+        load: () => import('./commands/network/open.js'),
+      },
+      {
+        name: 'close',
+        summary: 'close ports of this host again',
+        load: () => import('./commands/network/close.js'),
       },
     ],
   },

@@ -43,6 +43,9 @@ const objectOptions = {
     .describe(
       'TCP ports of the controller’s host that members may use, at its address on the public network; tenants cannot reach any other',
     ),
+  host_member_udp_ports: listOf(z.coerce.number().int().min(1).max(65535))
+    .default([])
+    .describe('UDP ports likewise; `krater network open` writes both settings'),
   log_requests: flag
     .default(false)
     .describe(

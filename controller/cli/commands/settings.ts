@@ -7,10 +7,8 @@ import type { Command } from '../command.js'
 import { explain } from '../explain.js'
 import { OperatorError } from '../operator-error.js'
 import { changeSettings } from '../state-directory/change-settings.js'
-import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
-import { down } from './down.js'
-import { startInBackground } from './up/detach.js'
+import { restart as startAgain } from './up/restart.js'
 
 export const command: Command = {
   arguments: [new Argument('[changes...]', 'settings to write to krater.yaml, such as load_balancer.port=9877')],
@@ -26,12 +24,7 @@ export const command: Command = {
       print('Running processes keep their settings until a restart: krater down && krater up --detach')
       return
     }
-    if (!runningProcesses(directory).some(({ name }) => name === 'up')) {
-      print('Krater is not running: the next start has the new settings.')
-      return
-    }
-    await down(directory)
-    await startInBackground(directory)
+    await startAgain(directory)
   },
 }
 

@@ -57,6 +57,7 @@ const ROOT: Faults = { 'another user': true }
 const NO_CA = /^There is no certificate authority a0000000-\S+\. `krater key-manager ca list` lists all\.$/
 const NO_TOKEN = /^key_manager\.crypto\.pkcs11\.library_path is not set\. /
 const NO_ATTACHMENT = /^There is no attachment "web-1"\. `krater network list` shows all\.$/
+const NO_HOST_PORT = /^Load balancers reach no port of this host\. /
 const NO_API = /^POST \S+ got no answer \(ECONNREFUSED\)\. `krater up --detach` starts the APIs/
 const LOCAL = { KRATER_NETWORK_DRIVER: 'local', KRATER_COMPUTE_DRIVER: 'namespace' }
 const found = (text: string) => new RegExp(`${text}[^]*what to do: [^]*faults? found\\.`)
@@ -208,6 +209,8 @@ const ROWS: Readonly<Record<string, Row>> = {
   'network address': { args: ['web-1'], well: { status: 1, says: NO_ATTACHMENT }, faults: ROOT },
   'network list': { well: { status: 0, says: /Nothing is attached/ }, faults: ROOT },
   'network detach': { args: ['web-1'], well: { status: 1, says: NO_ATTACHMENT }, faults: ROOT },
+  'network open': { environment: LOCAL, well: { status: 0, says: NO_HOST_PORT }, faults: ROOT },
+  'network close': { args: ['8081'], environment: LOCAL, well: { status: 0, says: NO_HOST_PORT }, faults: ROOT },
   'amphora list': { well: { status: 0, says: new RegExp(AMPHORA) }, faults: DATABASE },
   'amphora show': { args: [AMPHORA], well: { status: 0, says: new RegExp(AMPHORA) }, faults: DATABASE },
   'amphora ssh': {

@@ -330,9 +330,10 @@ t.test('a member on the controller’s host needs a port that the operator allow
     ['10.77.0.1', { isPublic: false }],
     ['fd00::1', { isPublic: false }],
   ])
-  const settings = { ...SETTINGS, host_member_ports: [8080] }
+  const settings = { ...SETTINGS, host_member_ports: [8080], host_member_udp_ports: [53] }
   const check = (values: Parameters<typeof checkMember>[1]) => refusal(() => checkMember(settings, values, host)).status
   t.equal(check({ address: '10.77.16.1', protocol_port: 8080 }), 0)
+  t.equal(check({ address: '10.77.16.1', protocol_port: 53 }), 0)
   t.equal(check({ address: '10.77.16.1', protocol_port: 22 }), 400)
   t.equal(check({ address: '10.77.16.1', protocol_port: 8080, monitor_port: 5432 }), 400)
   t.equal(check({ address: '10.77.32.5', protocol_port: 80, monitor_address: '10.77.16.1' }), 400)

@@ -232,7 +232,8 @@ const CHECKS: readonly CheckWords[] = [
   {
     words: /No route to host|unreachable/,
     cause: at => `the amphora has no route to ${at}, or nothing has this address.`,
-    remedy: () => 'correct the address, or give the member the subnet_id through which the amphora reaches it',
+    remedy: () =>
+      'correct the address, or give the member the subnet_id through which the amphora reaches it; without a subnet_id, the load balancer needs a VIP of the IP version of the address',
   },
   {
     words: /^Layer4/,
@@ -240,9 +241,9 @@ const CHECKS: readonly CheckWords[] = [
     remedy: ({ port, subnetId }) =>
       `see that the server runs and that no firewall drops port ${port} from the amphora; ${
         subnetId === null
-          ? 'without a subnet_id, the amphora reaches the member only from its VIP network'
+          ? 'without a subnet_id, the amphora reaches the member by the gateway of its VIP network; from public, network.outside decides'
           : "the member's subnet_id must be the network that reaches it"
-      }; on Krater's own machine, load_balancer.host_member_ports must name the port`,
+      }; on Krater's own machine, \`krater network open\` must name the port`,
   },
   {
     words: /^Layer6/,

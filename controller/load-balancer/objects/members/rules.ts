@@ -12,7 +12,7 @@ import type { member } from './resource.js'
 
 export type MemberValues = Created<typeof member.attributes>
 
-export type MemberSettings = Pick<LoadBalancerSettings, 'reserved_ips' | 'host_member_ports'>
+export type MemberSettings = Pick<LoadBalancerSettings, 'reserved_ips' | 'host_member_ports' | 'host_member_udp_ports'>
 
 /** Canonical form; IPv4-mapped IPv6 becomes IPv4. */
 export const canonicalAddress = (address: string): string =>
@@ -84,16 +84,17 @@ export async function checkMembers(
 
 /** Allows an unknown port at the public address; the host's packet filter then decides. @throws ApiError 400 */
 function refuseHost(
-  { host_member_ports }: MemberSettings,
+  { host_member_ports, host_member_udp_ports }: MemberSettings,
   host: HostAddresses,
   address: string | null | undefined,
   port: number | null | undefined,
 ): void {
   const found = typeof address === 'string' ? host.get(canonicalAddress(address)) : undefined
   if (found === undefined) return
-  if (found.isPublic && (typeof port !== 'number' || host_member_ports.includes(port))) return
+  if (found.isPublic && (typeof port !== 'number' || [...host_member_ports, ...host_member_udp_ports].includes(port)))
+    return
   const place = typeof port === 'number' ? `${address} on port ${port}` : address
-  const wayOut = found.isPublic ? ' The setting load_balancer.host_member_ports names the ports that they can.' : ''
+  const wayOut = found.isPublic ? ' `krater network open` on this machine opens a port to them.' : ''
   throw badRequest(`Members cannot use ${place}: this address belongs to the load balancing service.${wayOut}`)
 }
 
