@@ -5,8 +5,12 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
+import { normaliseAddress } from '../../controller/network/addresses.js'
+import { startIn } from '../support/clients/steady-asker.js'
 import { recipesOf } from '../support/inputs/recipes.js'
-import { createKrater, type Krater } from '../support/worlds/krater.js'
+import { hostNetwork } from '../support/worlds/host-network.js'
+import { createKrater, type Krater, until } from '../support/worlds/krater.js'
+import { createLan, type Lan } from '../support/worlds/lan.js'
 
 const root = join(import.meta.dirname, '../..')
 const DONE = '@@ done'
@@ -80,8 +84,25 @@ function containerOf(directory: string): string {
     crun run --detach --bundle ${directory} box < /dev/null > ${directory}/log 2>&1 || { cat ${directory}/log; false; }`
 }
 
+/** Answers with the address that was asked. */
+const FAR = `require('node:http')
+  .createServer(({ socket }, response) => response.end(socket.localAddress.replace('::ffff:', '') + '\\n'))
+  .listen(8080, '::')`
+
+/** Starts a machine of the reader's LAN, to which `ssh` leads. */
+async function farMachineOf(t: Test, lan: Lan): Promise<string> {
+  const namespace = await lan.machine(12)
+  const web = startIn(namespace)(process.execPath, ['-e', FAR])
+  t.teardown(() => web.kill('SIGKILL'))
+  return `ssh() { shift; ip netns exec ${namespace} "$@"; }`
+}
+
 t.test('a reader who follows the first steps meets no error', async t => {
   t.setTimeout(1_100_000)
+  const lan = await createLan(t)
+  const state = () => hostNetwork(lan.interfaceName)
+  await until('its addresses are settled', async () => !/tentative/.test((await state()).addresses?.join() ?? ''))
+  const before = await state()
   const krater = await createKrater(t)
   // As short as a reader's: sockets below it have paths of limited length.
   const home = mkdtempSync(join(tmpdir(), 'home-'))
@@ -89,14 +110,28 @@ t.test('a reader who follows the first steps meets no error', async t => {
   const page = readFileSync(join(root, 'docs/first-steps.md'), 'utf8')
   const shell = openShell(t, krater, home)
   await shell.run(containerOf(join(home, 'container')))
+  await shell.run(await farMachineOf(t, lan))
+  const changes: [RegExp, string][] = [
+    [/\/var\/lib\/krater/g, krater.directory],
+    [/git pull/g, 'git --version'],
+    // The reader's LAN is the test's.
+    [/192\.168\.1\.5\b/g, lan.address.v4(1)],
+    [/192\.168\.1\.(\d+)/g, lan.address.v4(0).replace(/0$/, '$1')],
+    [/2001:db8:1::12/g, normaliseAddress(lan.address.v6(12)) ?? ''],
+    [/lan:eth0/g, `lan:${lan.interfaceName}`],
+  ]
   for (const { title, commands, output } of recipesOf(page)) {
     await t.test(`${title}: ${commands.split('\n', 1)[0]}`, async t => {
-      const own = commands.replaceAll('/var/lib/krater', krater.directory).replace('git pull', 'git --version')
-      const got = await shell.run(own)
-      for (const line of output?.trimEnd().split('\n') ?? []) t.match(`\n${got}\n`, `\n${line}\n`)
+      const own = (text: string) => changes.reduce((changed, [what, by]) => changed.replace(what, by), text)
+      const got = await shell.run(own(commands))
+      const lines = output === null ? [] : own(output).trimEnd().split('\n')
+      for (const line of lines) t.match(`\n${got}\n`, `\n${line}\n`)
       t.pass('its commands succeed')
     })
   }
   await shell.run('crun delete --force box')
+  const instance = krater.instance()
+  t.equal((await krater.command('down', '--all', '--yes')).status, 0)
+  t.same(await hostNetwork(lan.interfaceName, instance), before, 'nothing of the host has changed')
   await shell.end()
 })

@@ -3,14 +3,17 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
 import { createMember } from '../support/services/members.js'
-import { startKrater, until } from '../support/worlds/krater.js'
+import { createKrater, until } from '../support/worlds/krater.js'
 import { interfaceState, namesWith } from '../support/worlds/lan.js'
 
 const run = promisify(execFile)
 
 t.test('a floating IP leads to a pair of amphorae on a private network', async t => {
   const before = await interfaceState('lo')
-  const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY' })
+  const krater = await createKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY' })
+  const started = await krater.command('up', '--detach', '--yes')
+  t.equal(started.status, 0, started.stderr)
+  t.match(await krater.command('doctor'), { stdout: /outside +ok +load balancers reach what this machine reaches/ })
   const cli = (line: string) => krater.openstack(line.split(' '))
   const shown = (line: string) => cli(`${line} -f json`) as Promise<Record<string, string>>
   const member = await createMember(t, krater, 'one')

@@ -1,10 +1,15 @@
+import { spawn } from 'node:child_process'
 import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import t from 'tap'
 import { type Asked, askSteadily, startIn } from '../support/clients/steady-asker.js'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
 import { inhabit } from '../support/worlds/inhabitant.js'
 import { createKrater, until } from '../support/worlds/krater.js'
 import { createLan, hostState, outputIn } from '../support/worlds/lan.js'
+
+const root = join(import.meta.dirname, '../..')
 
 type Balancer = { id: string; vip_address: string; provisioning_status: string }
 type Amphora = { id: string; status: string; role: string }
@@ -17,7 +22,6 @@ t.test('machines on a LAN use load balancers there through failovers, and never 
   const [client, server] = [await lan.machine(11), await lan.machine(12)]
   const krater = await createKrater(t, {
     KRATER_NETWORK_PHYSICAL_NETWORKS: `lan:${lan.interfaceName}`,
-    KRATER_NETWORK_OUTSIDE: 'false',
   })
   const before = await hostState(lan.interfaceName, lan.interfaceName)
   const ping = startIn(client)('ping', ['-i', '0.1', '-W', '1', lan.address.v4(1)])
@@ -35,7 +39,21 @@ t.test('machines on a LAN use load balancers there through failovers, and never 
     return child
   })
 
-  await krater.up()
+  await t.test('the first start on a terminal asks whether load balancers may leave their networks', async t => {
+    const terminal = `${process.execPath} ${join(root, 'dist/krater.js')} up --detach`
+    const child = spawn('script', ['-qec', terminal, '/dev/null'], { env: krater.environment })
+    t.teardown(() => child.kill('SIGKILL'))
+    let output = ''
+    child.stdout.on('data', (chunk: Buffer) => {
+      const isAsked = output.includes('(yes/no)')
+      output += chunk.toString()
+      if (!isAsked && output.includes('(yes/no)')) child.stdin.write('no\n')
+    })
+    const [status] = await once(child, 'exit')
+    t.equal(status, 0, output)
+    t.match(readFileSync(join(krater.directory, 'krater.yaml'), 'utf8'), /^network:\n(.*\n)* {2}outside: false$/m)
+    t.notMatch(output, /network\.outside=true/, 'it is settled')
+  })
   const admin = await krater.api('krater-admin')
   const network = async (kind: string, values: object) => {
     const answer = await admin.request('network', 'POST', `/v2.0/${kind}s`, { [kind]: values })
@@ -49,7 +67,7 @@ t.test('machines on a LAN use load balancers there through failovers, and never 
   const v4 = { network_id: networkId, ip_version: 4, cidr: `${lan.address.v4(0)}/24`, gateway_ip: lan.address.v4(11) }
   const v6 = { network_id: networkId, ip_version: 6, cidr: `${lan.address.v6(0)}/64`, gateway_ip: null }
   const subnet4 = await network('subnet', { name: 'lan-4', ...v4, ...pool(lan.address.v4, 100, 150) })
-  const subnet6 = await network('subnet', { name: 'lan-6', ...v6, ...pool(lan.address.v6, 100, 150) })
+  const subnet6 = await network('subnet', { name: 'lan-6', ...v6, ...pool(lan.address.v6, 100, 250) })
 
   const api = await krater.api()
   const call = (method: string, path: string, body?: object) =>
@@ -97,6 +115,23 @@ t.test('machines on a LAN use load balancers there through failovers, and never 
   t.match(examined, new RegExp(`physical networks +ok +lan is ${lan.interfaceName}`))
   t.match(examined, `the network of ${lan.interfaceName} delivers to VIPs`)
   t.notMatch(examined, /physical networks +fault|in use twice/)
+
+  await t.test('a tenant gets neither the address of this machine nor of another one on the LAN', async t => {
+    const claim = (vip_address: string) =>
+      call('POST', 'loadbalancers', { loadbalancer: { vip_subnet_id: subnet4, vip_address } })
+    await t.rejects(claim(lan.address.v4(1)), /belongs to another machine/)
+    await t.rejects(claim(lan.address.v4(12)), /outside the allocation pools/)
+  })
+
+  await t.test('a restart of the firewall takes the walls away for a moment only', async t => {
+    const tables = async () =>
+      (await outputIn(null, 'nft', 'list', 'tables')).split('\n').filter(line => line.includes(krater.instance()))
+    const whole = (await tables()).sort()
+    t.equal(whole.length, 4, 'two legs, the way out, and the LAN')
+    for (const table of whole) await outputIn(null, 'nft', 'delete', ...table.split(' '))
+    await until('the rules are back', async () => (await tables()).length === whole.length, 30)
+    t.same((await tables()).sort(), whole)
+  })
 
   const targets = ({ vip_address }: Balancer, v6Host: number): Asked[] => [
     { protocol: 'http', host: vip_address, port: 80 },
@@ -155,6 +190,22 @@ t.test('machines on a LAN use load balancers there through failovers, and never 
 
   await krater.command('down')
   await during('the controllers are down', [...targets(single, 201), ...targets(pair, 202)], async () => undefined)
+  await t.test('ports of this host are opened and closed by one command each', async t => {
+    const ports = async (...words: string[]) => (await krater.command('network', ...words)).stdout
+    t.match(await ports('open'), /^Load balancers reach no port of this host\. .*: krater network open PORT\n$/)
+    t.match(
+      await ports('open', '8081', '53/udp'),
+      /the next start has[\s\S]*this host, at \S+ and \S+: 8081\/tcp, 53\/udp\n$/,
+    )
+    t.match(
+      await ports('open', '8081'),
+      /^Load balancers reach these .*: 8081\/tcp, 53\/udp\n$/,
+      'again: nothing to do',
+    )
+    t.match(await ports('close', '8081', '9'), /: 53\/udp\n$/)
+    const wrong = await krater.command('network', 'open', '70000')
+    t.match(wrong, { status: 2, stderr: /from 1 to 65535, with \/udp for UDP/ })
+  })
   const removed = await krater.command('down', '--all', '--yes')
   t.equal(removed.status, 0, removed.stderr)
   const ended = once(ping, 'close')
