@@ -85,7 +85,7 @@ t.test('a network worker that is killed at any step leaves nothing that the next
     return [
       ...namespacesNamed(routerNamespaces(fabric.instance)),
       ...(await fabric.attachedLegs()),
-      ...(guard.match(/\b[rp][0-9a-f]{11}\b|ingress_\S+/g) ?? []),
+      ...(guard.match(/\b[rp][0-9a-f]{11}\b|to_[0-9a-f]{16}|ingress_\S+/g) ?? []),
     ]
   }
   const undisturbed = async (what: string, isDone: () => Promise<boolean>) => {

@@ -178,7 +178,7 @@ t.test('security groups', async t => {
   await t.test('leave nothing behind', async t => {
     await apply(of([], []))
     t.equal(await client.ask('10.0.0.2', { protocol: 'udp' }), 'server 10.0.0.3')
-    t.notMatch(await filterState(fabric.namespace), /ingress_|to_p[0-9a-f]|members/)
+    t.notMatch(await filterState(fabric.namespace), /ingress_|to_[0-9a-f]{16}|members/)
     t.match(await world.run(fabric.namespace, 'ip', '-d', 'link', 'show', 'type', 'bridge'), /nf_call_iptables 0/)
   })
 })

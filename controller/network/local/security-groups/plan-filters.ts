@@ -24,13 +24,14 @@ export function filterObjects({ filters, groups, shares }: Filters): FilterObjec
   const named = groups.flatMap(group => groupParts(group))
   const byPort = new Map<string, Filter[]>()
   for (const filter of filters) byPort.set(filter.portId, [...(byPort.get(filter.portId) ?? []), filter])
-  const chains = [...byPort].flatMap(([portId, own]) => portChains(interfaceOf(portId), own))
-  const names = [...byPort.keys()].map(interfaceOf)
+  const ports = [...byPort].map(([portId, own]) => ({ name: interfaceOf(portId), own, key: keyOf(own) }))
+  const distinct = new Map(ports.map(({ key, own }) => [key, own]))
+  const chains = [...distinct].flatMap(([key, own]) => portChains(key, own))
   return {
     sets: new Map(named.flatMap(({ sets }) => sets)),
     chains: new Map([...named.flatMap(({ chains }) => chains), ...chains]),
-    toPorts: new Map(names.map(name => [name, `to_${name}`])),
-    fromPorts: new Map(names.map(name => [name, `from_${name}`])),
+    toPorts: new Map(ports.map(({ name, key }) => [name, `to_${key}`])),
+    fromPorts: new Map(ports.map(({ name, key }) => [name, `from_${key}`])),
     projects: new Map(
       shares.map(({ portId, projectId, isRouterLeg }) => [
         (isRouterLeg ? legOf : interfaceOf)(portId),
@@ -38,6 +39,12 @@ export function filterObjects({ filters, groups, shares }: Filters): FilterObjec
       ]),
     ),
   }
+}
+
+/** Names what filters of a port say. Ports with equal filters share chains: many have the same groups. */
+function keyOf(filters: readonly Filter[]): string {
+  const content = filters.map(({ vips, groupIds, stateful }) => [vips, groupIds, stateful])
+  return createHash('sha256').update(JSON.stringify(content)).digest('hex').slice(0, 16)
 }
 
 /** A number for the project, larger than any that stands for a destination. */
@@ -81,20 +88,17 @@ const ALWAYS_OUT = [
 
 const mark = (bit: string): string => `meta mark & ${bit} == ${bit}`
 
-/** The chains of one port. Its own filter covers all of its traffic; those of VIPs what comes from or goes to these. */
-function portChains(name: string, filters: readonly Filter[]): [string, string[]][] {
+/** The chains of a port. Its own filter covers all of its traffic; those of VIPs what comes from or goes to these. */
+function portChains(key: string, filters: readonly Filter[]): [string, string[]][] {
   const own = filters.find(({ vips }) => vips === null)
   if (own !== undefined) {
-    return [...machineChains(`to_${name}`, own, 'ingress'), ...machineChains(`from_${name}`, own, 'egress')]
+    return [...machineChains(`to_${key}`, own, 'ingress'), ...machineChains(`from_${key}`, own, 'egress')]
   }
-  const held = filters.map((filter, at) => ({ filter, to: `to_${name}_${at}`, from: `from_${name}_${at}` }))
+  const held = filters.map((filter, at) => ({ filter, to: `to_${key}_${at}`, from: `from_${key}_${at}` }))
   return [
     ...held.flatMap(({ filter, to, from }) => vipChains(filter, { to, from })),
-    [`to_${name}`, held.flatMap(({ filter, to }) => matches(filter, 'daddr').map(match => `${match} goto ${to}`))],
-    [
-      `from_${name}`,
-      held.flatMap(({ filter, from }) => matches(filter, 'saddr').map(match => `${match} goto ${from}`)),
-    ],
+    [`to_${key}`, held.flatMap(({ filter, to }) => matches(filter, 'daddr').map(match => `${match} goto ${to}`))],
+    [`from_${key}`, held.flatMap(({ filter, from }) => matches(filter, 'saddr').map(match => `${match} goto ${from}`))],
   ]
 }
 
