@@ -24,6 +24,17 @@ const TABLE = 'bridge krater'
 const MAX_OPEN_MACS = 1024
 
 /**
+ * Types of frames and messages: of VLANs (the kernel looks behind the tag, so other rules would let such a frame pass to a
+ * VLAN of its choice), what routers pass on, what they say, neighbour discovery, and what comes from no address yet.
+ */
+const NAMED_SETS = `  set tagged { type ether_type; elements = { 8021q, 8021ad }; }
+  set routed { type ether_type; elements = { ip, ip6 }; }
+  set routing { type icmpv6_type; elements = { nd-router-advert, nd-redirect }; }
+  set discovery { type icmpv6_type; elements = {
+    nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, nd-redirect }; }
+  set unspecified { type icmpv6_type; elements = { nd-router-solicit, mld-listener-report, mld2-listener-report }; }`
+
+/**
  * Lets interfaces send with their own MAC address and addresses only, also in ARP and neighbour discovery, and not act
  * as a router or a DHCP server. Call it before an interface joins its bridge: without it, an interface cannot send. May
  * be repeated; it is one transaction.
@@ -34,9 +45,12 @@ export async function guardInterfaces(namespace: string, nics: readonly GuardedI
     namespace,
     `table ${TABLE} {
   map ports { type ifname : verdict; }
+${NAMED_SETS}
   chain from_ports { type filter hook prerouting priority dstnat; policy accept; }
 }
 flush chain ${TABLE} from_ports
+add rule ${TABLE} from_ports iifname "p*" ether type @tagged drop
+add rule ${TABLE} from_ports iifname "r*" ether type @tagged drop
 add rule ${TABLE} from_ports iifname vmap @ports
 add rule ${TABLE} from_ports iifname "p*" drop
 add rule ${TABLE} from_ports iifname "r*" drop
@@ -92,48 +106,46 @@ ${declareMacs(name)}delete set ${TABLE} ${macsOf(name)}
   )
 }
 
+/** An expression for any of these. The kernel reads and lists a single value much faster than a set. */
+const oneOf = (list: readonly string[]): string => (list.length === 1 ? `${list[0]}` : `{ ${list.join(', ')} }`)
+
 /** The last rule drops whatever the others do not accept. Pure. */
 function rulesOf({ name, macAddress, addresses, pairs = [], isOpen = false, forwards }: GuardedInterface): string[] {
-  if (isOpen) return [UNTAGGED, `update @${macsOf(name)} { ether saddr } accept`, 'drop']
-  const macs = [...new Set([macAddress, ...pairs.map(pair => pair.macAddress)])].join(', ')
+  if (isOpen) return [`update @${macsOf(name)} { ether saddr } accept`, 'drop']
+  const macs = oneOf([...new Set([macAddress, ...pairs.map(pair => pair.macAddress)])])
   const own4 = widest([...addresses, ...pairs.map(({ address }) => address)].filter(address => !address.includes(':')))
   const own6 = widest([
     ...[...addresses, ...pairs.map(({ address }) => address)].filter(address => address.includes(':')),
     ...[macAddress, ...pairs.map(pair => pair.macAddress)].map(linkLocal),
   ])
-  const targets = own6.map(rangeOf).join(', ')
+  const targets = oneOf(own6.map(rangeOf))
   return [
-    UNTAGGED,
-    `ether saddr != { ${macs} } drop`,
+    `ether saddr != ${macs} drop`,
     ...(own4.length === 0
       ? []
       : [
-          `arp saddr ether { ${macs} } arp saddr ip { ${own4.join(', ')} } accept`,
+          `arp saddr ether ${macs} arp saddr ip ${oneOf(own4)} accept`,
           // Probes check that an address is unused. One for somebody else's would make him give it up.
-          `arp saddr ether { ${macs} } arp saddr ip 0.0.0.0 arp daddr ip { ${own4.join(', ')} } accept`,
+          `arp saddr ether ${macs} arp saddr ip 0.0.0.0 arp daddr ip ${oneOf(own4)} accept`,
           ...(forwards === undefined ? ['udp sport 67 udp dport 68 drop'] : []),
-          `ip saddr { ${own4.join(', ')} } accept`,
+          `ip saddr ${oneOf(own4)} accept`,
         ]),
-    'icmpv6 type { nd-router-advert, nd-redirect } drop',
+    'icmpv6 type @routing drop',
     // In fragments it could be hidden from these rules. No honest machine sends it so (RFC 6980).
-    `icmpv6 type { ${NEIGHBOUR_DISCOVERY} } exthdr frag exists drop`,
+    'icmpv6 type @discovery exthdr frag exists drop',
     // The target address in a solicitation or advertisement is at byte 8 of the ICMPv6 message.
-    `icmpv6 type nd-neighbor-advert @th,64,128 != { ${targets} } drop`,
+    `icmpv6 type nd-neighbor-advert @th,64,128 != ${targets} drop`,
     ...(forwards === undefined ? ['udp sport 547 udp dport 546 drop'] : []),
-    `ip6 saddr { ${own6.join(', ')} } ${LEGIBLE} accept`,
-    `ip6 saddr :: icmpv6 type nd-neighbor-solicit @th,64,128 { ${targets} } accept`,
-    'ip6 saddr :: icmpv6 type { nd-router-solicit, mld-listener-report, mld2-listener-report } accept',
+    `ip6 saddr ${oneOf(own6)} ${LEGIBLE} accept`,
+    `ip6 saddr :: icmpv6 type nd-neighbor-solicit @th,64,128 ${targets} accept`,
+    'ip6 saddr :: icmpv6 type @unspecified accept',
     ...(forwards === undefined ? [] : forwardingRules(forwards)),
     'drop',
   ]
 }
 
-const NEIGHBOUR_DISCOVERY = 'nd-router-solicit, nd-router-advert, nd-neighbor-solicit, nd-neighbor-advert, nd-redirect'
 /** The packet has all of its extension headers (RFC 7112), so the rules above have seen what is behind them. 255 is reserved. */
 const LEGIBLE = 'meta l4proto != 255'
-
-/** The kernel looks behind a VLAN tag, so other rules would let a tagged frame pass to a VLAN of its choice. */
-const UNTAGGED = 'ether type { 8021q, 8021ad } drop'
 
 /** Without what others of the list contain: sets of nft refuse overlaps. */
 const widest = (list: readonly string[]): string[] =>
@@ -141,13 +153,13 @@ const widest = (list: readonly string[]): string[] =>
 
 /** VRRP stays on its network: nobody may send it as an amphora by way of a router. */
 function forwardingRules(forwards: 'anything' | readonly string[]): string[] {
-  if (forwards === 'anything') return ['meta l4proto 112 drop', `meta protocol { ip, ip6 } ${LEGIBLE} accept`]
+  if (forwards === 'anything') return ['meta l4proto 112 drop', `meta protocol @routed ${LEGIBLE} accept`]
   const four = forwards.filter(cidr => !cidr.includes(':'))
   const six = forwards.filter(cidr => cidr.includes(':'))
   return [
     'meta l4proto 112 drop',
-    ...(four.length === 0 ? [] : [`ip saddr { ${four.join(', ')} } accept`]),
-    ...(six.length === 0 ? [] : [`ip6 saddr { ${six.join(', ')} } ${LEGIBLE} accept`]),
+    ...(four.length === 0 ? [] : [`ip saddr ${oneOf(four)} accept`]),
+    ...(six.length === 0 ? [] : [`ip6 saddr ${oneOf(six)} ${LEGIBLE} accept`]),
   ]
 }
 
