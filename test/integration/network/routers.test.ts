@@ -22,9 +22,9 @@ const CLOSED = `const socket = require('dgram').createSocket('udp4')
   socket.on('error', error => { console.log(error.code); process.exit() })
   socket.connect(9, process.argv[1], () => socket.send('x'))
   setTimeout(() => process.exit(), 2000)`
-/** Begins 60,000 flows of UDP. */
-const FLOOD = `use Socket; socket(my $s, PF_INET, SOCK_DGRAM, 0); my $to = inet_aton(shift);
-  send($s, 'x', 0, sockaddr_in($_, $to)) for 1 .. 60000`
+/** Begins 10,000 flows of UDP, to ports from the given one on. */
+const FLOOD = `use Socket; socket(my $s, PF_INET, SOCK_DGRAM, 0); my ($to, $from) = (inet_aton($ARGV[0]), $ARGV[1]);
+  bind($s, sockaddr_in(4000, INADDR_ANY)); send($s, 'x', 0, sockaddr_in($from + $_, $to)) for 1 .. 10000`
 const REDIRECTABLE = ['all', 'eth0'].flatMap(name =>
   ['accept_redirects=1', 'secure_redirects=0'].map(setting => `net.ipv4.conf.${name}.${setting}`),
 )
@@ -188,7 +188,9 @@ table netdev seen { chain in { type filter hook ingress device "eth0" priority 0
 
   await t.test('lose no leg to a flood from another', async t => {
     const kept = await a2.open('198.51.100.1')
-    await world.run(a2.namespace, 'perl', '-e', FLOOD, '198.51.100.1')
+    for (const from of [10_000, 20_000, 30_000, 40_000]) {
+      await world.run(a2.namespace, 'perl', '-e', FLOOD, '198.51.100.1', `${from}`)
+    }
     const count = Number(await world.run(namespaceOf(routers.a), 'conntrack', '-C'))
     t.ok(count > 30_000 && count < 33_500, `${count} connections`)
     t.equal(await a3.ask('198.51.100.1'), 'outside 198.51.100.10', 'another leg')
