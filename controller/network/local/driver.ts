@@ -120,13 +120,16 @@ async function ensurePort(database: Database, request: PortRequest, shared: Shar
 
 type Device = { deviceId: string; deviceOwner: string }
 
+const HAS_GROUPS = sql`EXISTS (SELECT FROM port_security_group WHERE port_id = port.id)`
+
 async function bindPort(database: Database, id: string, { deviceId, deviceOwner }: Device): Promise<void> {
   requirePortId(id)
   const bound = await execute(
     database,
-    // A user's port gets its groups for its own machine. Those of a VIP are the load balancer's.
+    // A user's port gets its groups for its own machine. Those of a VIP are the load balancer's. One without groups,
+    // through which nothing passes, has none to lose: it stays as it is.
     sql`UPDATE port SET device_id = ${deviceId}, device_owner = ${deviceOwner}, updated_at = now(),
-                          filtered = filtered AND device_id = ${deviceId},
+                          filtered = filtered AND (device_id = ${deviceId} OR NOT ${HAS_GROUPS}),
                           revision_number = revision_number + (device_id <> ${deviceId})::integer
          WHERE id = ${id} AND device_id IN ('', ${deviceId})`,
   )
@@ -141,7 +144,7 @@ async function unbindPort(database: Database, id: string): Promise<void> {
   await execute(
     database,
     sql`UPDATE port SET device_id = '', device_owner = '', revision_number = revision_number + 1,
-                        filtered = port_security_enabled AND EXISTS (SELECT FROM port_security_group WHERE port_id = port.id)
+                        filtered = port_security_enabled AND (filtered OR ${HAS_GROUPS})
          WHERE id = ${id} AND ensured_name IS NULL`,
   )
 }
