@@ -24,6 +24,7 @@ export class AmphoraDraining {
   readonly #store: HandoverStore
   readonly #log: Log
   #countedAt = Number.NEGATIVE_INFINITY
+  #endedAtMs = Number.NEGATIVE_INFINITY
 
   constructor(haproxy: Haproxy, balancer: DatagramBalancer, store: HandoverStore, log: Log) {
     this.#haproxy = haproxy
@@ -36,6 +37,11 @@ export class AmphoraDraining {
   status(): AmphoraDrain | null {
     const { drain } = this.#store
     return drain && { ended: drain.ended, cut: drain.cut }
+  }
+
+  /** On the monotonic clock; long ago if an earlier agent ended it. */
+  get endedAtMs(): number {
+    return this.#endedAtMs
   }
 
   get isActive(): boolean {
@@ -98,6 +104,7 @@ export class AmphoraDraining {
 
   #finish(drain: StoredDrain): void {
     const cut = drain.cut + sum(drain.underWay)
+    this.#endedAtMs = monotonicMs()
     this.#store.keep({ drain: { ...drain, ended: true, cut, underWay: [] } })
     this.#log.info(`drained; ${cut} requests or connections were closed early`)
   }

@@ -68,6 +68,7 @@ export class FlowServer {
   readonly #open = new Set<Socket>()
   #listening: { server: Server; address: string } | null = null
   #hasFinished = false
+  #hasToldEnd = false
   #clients: { read: KnownClient[]; until: number } = { read: [], until: Number.NEGATIVE_INFINITY }
 
   constructor(balancer: DatagramBalancer, log: Log) {
@@ -101,6 +102,12 @@ export class FlowServer {
   /** @param hasFinished whether this amphora's flows have ended: those that still have packets go on elsewhere */
   setFinished(hasFinished: boolean): void {
     this.#hasFinished = hasFinished
+    if (!hasFinished) this.#hasToldEnd = false
+  }
+
+  /** Whether another amphora has heard that this one's flows have ended. */
+  get hasToldEnd(): boolean {
+    return this.#hasToldEnd
   }
 
   #answer(socket: Socket): void {
@@ -110,7 +117,11 @@ export class FlowServer {
     socket.setTimeout(ANSWER_MS, () => socket.destroy())
     socket.once('data', question => {
       this.#known(question.toString('latin1').trim()).then(
-        known => socket.end(JSON.stringify(known)),
+        ({ isEnd, answer }) => {
+          socket.end(JSON.stringify(answer), () => {
+            if (isEnd) this.#hasToldEnd = true
+          })
+        },
         error => {
           this.#log.error(`flows: ${String(error)}`)
           socket.destroy()
@@ -119,14 +130,15 @@ export class FlowServer {
     })
   }
 
-  async #known(question: string): Promise<Answer> {
-    const isOver = this.#hasFinished || question === 'clients'
-    const underWay = isOver ? [] : await this.#balancer.underWay()
+  async #known(question: string): Promise<{ isEnd: boolean; answer: Answer }> {
+    const hasFinished = this.#hasFinished
+    const underWay = hasFinished || question === 'clients' ? [] : await this.#balancer.underWay()
     const newest = underWay.sort((one, other) => other.secondsLeft - one.secondsLeft).slice(0, MOST_FLOWS)
-    return {
+    const answer = {
       flows: newest.map(({ mark: _, secondsLeft: __, ...tuple }) => tuple),
       clients: question === 'flows' ? [] : await this.#readClients(question === 'all'),
     }
+    return { isEnd: hasFinished && question !== 'clients', answer }
   }
 
   /** @param isUrgent whether the last reading is too old: the VIP is about to move */

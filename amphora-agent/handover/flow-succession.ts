@@ -61,6 +61,11 @@ export class FlowSuccession {
     this.#server.setFinished(true)
   }
 
+  /** Whether the other amphora may still send packets of flows here that have ended. */
+  get isEndUnknown(): boolean {
+    return this.#balancer.isBalancing && !this.#server.hasToldEnd
+  }
+
   /** Continues what an earlier agent began, once there are flows. */
   resume(handover: Handover): void {
     this.end()

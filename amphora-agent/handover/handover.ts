@@ -12,6 +12,8 @@ import type { StickTables } from './stick-tables.js'
 import { build, holdsVip, unbuild } from './tunnel.js'
 
 const CHECK_MS = 100
+/** The other amphora asks once a second, if it still does. */
+const TELLING_MS = 3_000
 
 export type HandoversOptions = {
   haproxy: Haproxy
@@ -109,7 +111,10 @@ export class Handovers {
 
   /** Null unless it was asked to drain. */
   drained(): AmphoraDrain | null {
-    return this.#draining.status()
+    const status = this.#draining.status()
+    if (status === null || !status.ended || this.#store.handover === null) return status
+    // Packets that the other amphora sends here would be lost with this one.
+    return { ...status, ended: !this.#flows.isEndUnknown || monotonicMs() > this.#draining.endedAtMs + TELLING_MS }
   }
 
   /** Stops the timer; the handover remains set up for the next agent. */

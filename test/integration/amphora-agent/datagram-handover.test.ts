@@ -235,8 +235,11 @@ t.test('a drain lasts as long as there are packets, and at most as long as it ma
     last = await traffic.ask<string>('flow', { name: 'near' })
     return (await draining())?.ended ? true : null
   }, 30_000)
-  t.ok(performance.now() - started < 21_000)
+  t.ok(performance.now() - started < 23_000)
   t.match(await draining(), { cut: 1 }, 'the flow that still had packets')
+  // The other amphora heard of the end before the controller, which removes this one.
+  const moved = () => successor.inside('nft', 'list', 'set', 'inet', 'krater_handover', 'begun_there_0')
+  await until(() => (moved().includes('elements') ? null : true), 500)
   gone.add(old)
   await old.destroy()
   t.match(last, /^member/)
