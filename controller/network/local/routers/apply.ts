@@ -24,7 +24,7 @@ const SYSCTLS = [
   'net.ipv4.conf.all.accept_redirects=0',
   'net.ipv4.conf.default.accept_redirects=0',
   'net.ipv6.conf.default.accept_redirects=0',
-  // The kernel sends redirects if either says so. Whoever followed one would bypass the translation.
+  // The kernel sends redirects if either says so.
   'net.ipv4.conf.all.send_redirects=0',
   'net.ipv4.conf.default.send_redirects=0',
   // A namespace inherits these from the host.
