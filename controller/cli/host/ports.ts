@@ -96,8 +96,11 @@ async function holderOf(protocol: 'tcp' | 'udp', host: string, port: number): Pr
     const address = local.slice(0, local.lastIndexOf(':')).replaceAll(/[[\]]|%.*/g, '')
     return address === tried || WILDCARDS.includes(address) || WILDCARDS.includes(tried)
   })
-  const holder = /users:\(\("([^"]*)",pid=(\d+)/.exec(conflicting.join('\n'))
-  return holder === null ? '' : ` by ${holder[1]} (pid ${holder[2]})`
+  // Children that a process has just forked hold its sockets too, until they start their own program.
+  const [holder] = [...conflicting.join('\n').matchAll(/\("([^"]*)",pid=(\d+)/g)]
+    .map(([, name, pid]) => ({ name, pid: Number(pid) }))
+    .sort((a, b) => a.pid - b.pid)
+  return holder === undefined ? '' : ` by ${holder.name} (pid ${holder.pid})`
 }
 
 const WILDCARDS: readonly string[] = ['0.0.0.0', '::', '*']
