@@ -193,8 +193,13 @@ class Agent {
     this.#sharedClients.start()
     this.#monitor.start()
     void this.#turns.run(async () => {
-      await endUnfinished()
-      await (this.#isDraining() ? resumeDraining : resume)(this.#parts)
+      try {
+        await endUnfinished()
+        await (this.#isDraining() ? resumeDraining : resume)(this.#parts)
+      } catch (error) {
+        // Such as files that are lost meanwhile; the reconciler restores them.
+        this.#log.error(`cannot resume: ${String(error)}`)
+      }
       // Now it knows its flows, and tells the other amphora.
       this.#handovers.start()
     })
