@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import { isDeepStrictEqual } from 'node:util'
-import { pino } from 'pino'
+import { type Logger, pino } from 'pino'
 import t, { type Test } from 'tap'
 import { interfaceOf } from '../../../controller/network/local/names.js'
 import { namespacesNamed } from '../../../controller/network/local/namespace.js'
@@ -18,7 +18,7 @@ import { inhabit } from '../../support/worlds/inhabitant.js'
 import { createLan, hostState } from '../../support/worlds/lan.js'
 import { networkRows, type PortRow } from '../../support/worlds/network-rows.js'
 
-const log = pino({ level: 'silent' })
+const silent = pino({ level: 'silent' })
 
 /** The network worker over tables and a fabric of its own, with an external network and a machine there. */
 async function createWorkedWorld(t: Test) {
@@ -27,7 +27,7 @@ async function createWorkedWorld(t: Test) {
   const testDatabase = await createTestDatabase()
   t.teardown(() => testDatabase.drop())
   const rows = networkRows(testDatabase.of('network'))
-  const start = async (physicalNetworks: PhysicalNetworks = {}) => {
+  const start = async (physicalNetworks: PhysicalNetworks = {}, log: Logger = silent) => {
     const database = testDatabase.of('network')
     const databaseUrl = testDatabase.urlOf('network')
     const worker = await startNetworkWorker({
@@ -166,6 +166,23 @@ t.test('ports follow their rows, to the end', async t => {
     return idleBridges.length === 0 && !rules.includes(interfaceOf(port.id)) && !rules.includes(left.name)
   })
   t.equal(await other.ask('10.0.0.66', soon), null)
+})
+
+t.test('a worker that finds itself with another database changes nothing', async t => {
+  const { fabric, rows, start, settle } = await createWorkedWorld(t)
+  const subnet = await rows.subnet(await rows.network(), '10.0.0.0/24', null)
+  const ports = await Promise.all([1, 2, 3].map(host => rows.port([[subnet, `10.0.0.${host}`]])))
+  const machines = []
+  for (const [at, port] of ports.entries()) machines.push(await settle(`m${at}`, port, 24))
+  const ids = ports.map(({ id }) => id)
+  await rows.database('fixed_ip').whereIn('port_id', ids).delete()
+  await rows.database('port').whereIn('id', ids).delete()
+  const said: string[] = []
+  await start({}, pino({ level: 'warn' }, { write: (line: string) => void said.push(line) }))
+  await eventually('it complains', () => /does not know 3 of the 4 ports that are plugged in here/.test(said.join()))
+  t.equal(await machines[0]?.ask('10.0.0.2'), 'm1 10.0.0.1', 'its machines still reach each other')
+  await fabric.detach(ids[2]!)
+  await eventually('with fewer, it unplugs what has no row', async () => (await fabric.attachedPorts()).length === 1)
 })
 
 t.test('security groups follow their rows', async t => {

@@ -11,6 +11,7 @@ import { createPortKeeper } from './keep-ports.js'
 import { createRouterKeeper } from './keep-routers.js'
 import { createUplinkKeeper } from './keep-uplinks.js'
 import { readRouters } from './read-routers.js'
+import { requireRightDatabase } from './right-database.js'
 
 export type NetworkWorkerOptions = {
   /** Connected with the network service's role. */
@@ -67,8 +68,16 @@ export async function startNetworkWorker({
     if (!isDone) isWoken = true
   }
 
+  let isRightDatabase = false
+  const keepFabric = async (): Promise<PromiseSettledResult<unknown>[]> => {
+    if (!isRightDatabase) await requireRightDatabase(database, fabric)
+    isRightDatabase = true
+    return Promise.allSettled([uplinks.keep(database), keepPorts(), keepRouters()])
+  }
+
   const round = async (): Promise<void> => {
-    const results = await Promise.allSettled([keepHost(), uplinks.keep(database), keepPorts(), keepRouters()])
+    const [host, inFabric] = await Promise.allSettled([keepHost(), keepFabric()])
+    const results = [host, ...(inFabric.status === 'rejected' ? [inFabric] : inFabric.value)]
     for (const result of results) if (result.status === 'rejected') report(result.reason)
   }
 
