@@ -8,6 +8,7 @@ import t, { type Test } from 'tap'
 import { normaliseAddress } from '../../controller/network/addresses.js'
 import { startIn } from '../support/clients/steady-asker.js'
 import { recipesOf } from '../support/inputs/recipes.js'
+import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
 import { hostNetwork } from '../support/worlds/host-network.js'
 import { createKrater, type Krater, until } from '../support/worlds/krater.js'
 import { createLan, type Lan } from '../support/worlds/lan.js'
@@ -99,6 +100,7 @@ async function farMachineOf(t: Test, lan: Lan): Promise<string> {
 
 t.test('a reader who follows the first steps meets no error', async t => {
   t.setTimeout(1_100_000)
+  await takeForwardingTurn(t)
   const lan = await createLan(t)
   const state = () => hostNetwork(lan.interfaceName)
   await until('its addresses are settled', async () => !/tentative/.test((await state()).addresses?.join() ?? ''))

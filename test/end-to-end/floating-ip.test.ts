@@ -3,12 +3,14 @@ import { promisify } from 'node:util'
 import t from 'tap'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
 import { createMember } from '../support/services/members.js'
+import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
 import { createKrater, until } from '../support/worlds/krater.js'
 import { interfaceState, namesWith } from '../support/worlds/lan.js'
 
 const run = promisify(execFile)
 
 t.test('a floating IP leads to a pair of amphorae on a private network', async t => {
+  await takeForwardingTurn(t)
   const before = await interfaceState('lo')
   const krater = await createKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY' })
   const started = await krater.command('up', '--detach', '--yes')

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { type Asked, askSteadily, startIn } from '../support/clients/steady-asker.js'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
+import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
 import { inhabit } from '../support/worlds/inhabitant.js'
 import { createKrater, until } from '../support/worlds/krater.js'
 import { createLan, hostState, outputIn } from '../support/worlds/lan.js'
@@ -17,7 +18,8 @@ type Amphora = { id: string; status: string; role: string }
 const WEB = `require('node:http').createServer((_, response) => response.end('web')).listen(8000, '::', () => console.log('ready'))`
 
 t.test('machines on a LAN use load balancers there through failovers, and never lose the host', async t => {
-  t.setTimeout(900_000)
+  t.setTimeout(1_100_000)
+  await takeForwardingTurn(t)
   const lan = await createLan(t)
   const [client, server] = [await lan.machine(11), await lan.machine(12)]
   const krater = await createKrater(t, {

@@ -6,7 +6,7 @@ type Act = 'nft -f' | 'conntrack -D' | 'nft list'
 type Step = `${'before' | 'after'} ${Exclude<Act, 'nft list'>}`
 
 /** Stands in front of a program, and runs it. */
-const GATE = String.raw`#!/bin/bash
+const GATE = `#!/bin/bash
 program=/run/gates/programs/$(basename "$0")
 act="$(basename "$0") $1"
 [[ " $* " == *' list '* ]] && act='nft list'
