@@ -16,7 +16,7 @@ await runScript(async () => {
   const directory = createRunDirectory()
   try {
     const [{ program }] = await bundleTests(
-      ['test/bench/bench.ts', 'test/bench/doors-load.ts', 'test/bench/members.ts'],
+      ['bench', 'datagram-traffic-program', 'doors-load', 'members'].map(name => `test/bench/${name}.ts`),
       directory,
     )
     const code = await runInSandbox([process.execPath, program, root, ...process.argv.slice(2)], {

@@ -5,6 +5,7 @@ import { build, isBuilt } from './build.js'
 import { fetchKernel, hasKernel } from './debian-kernel.js'
 import {
   installPackages,
+  MACHINE_PACKAGES,
   missingPackages,
   restorePolicy,
   SERVICE_PACKAGES,
@@ -19,11 +20,17 @@ const logFile = join(root, 'prepare.log')
 /**
  * Installs and builds only what is missing. Prints nothing if nothing is missing.
  * @param withTests also installs what the tests and benchmarks need
- * @param withSuites also installs the suites of other projects, and fetches the kernel of the virtual machine
+ * @param withMachine also installs what a virtual machine needs, and fetches its kernel
+ * @param withSuites also installs the suites of other projects
  */
-export async function prepare({ withTests = false, withSuites = false } = {}) {
+export async function prepare({ withTests = false, withMachine = false, withSuites = false } = {}) {
   checkMachine()
-  const packages = [...SERVICE_PACKAGES, ...(withTests ? TEST_PACKAGES : []), ...(withSuites ? SUITE_PACKAGES : [])]
+  const packages = [
+    ...SERVICE_PACKAGES,
+    ...(withTests ? TEST_PACKAGES : []),
+    ...(withMachine ? MACHINE_PACKAGES : []),
+    ...(withSuites ? SUITE_PACKAGES : []),
+  ]
   const missing = missingPackages(packages)
   const fresh = nodeModulesAreFresh(withTests)
   if (!fresh || missing.length > 0) rmSync(logFile, { force: true })
@@ -31,7 +38,7 @@ export async function prepare({ withTests = false, withSuites = false } = {}) {
     await step(`Debian packages (${missing.join(' ')})`, report => installPackages(missing, { logFile, report }))
   }
   if (!fresh) await step('npm packages', report => installNodeModules(withTests, report))
-  if (withSuites && !hasKernel()) await step('Debian’s kernel', report => fetchKernel({ logFile, report }))
+  if (withMachine && !hasKernel()) await step('Debian’s kernel', report => fetchKernel({ logFile, report }))
   if (!isBuilt()) await step('Build', build)
 }
 
@@ -76,6 +83,7 @@ async function installNodeModules(withTests, report) {
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   await runScript(async () => {
     restorePolicy()
-    await prepare({ withTests: process.argv.includes('--with-tests') })
+    const has = option => process.argv.includes(option)
+    await prepare({ withTests: has('--with-tests'), withMachine: has('--with-machine') })
   })
 }

@@ -21,7 +21,8 @@ const recordIn = directory => join(directory, 'test.log')
 await runScript(async () => {
   restorePolicy()
   const files = testFiles(process.argv.slice(2))
-  await prepare({ withTests: true, withSuites: files.some(isSuite) })
+  const suites = files.some(isSuite)
+  await prepare({ withTests: true, withMachine: suites, withSuites: suites })
   const signal = interruption('the files of the tests')
   const directory = createDirectory()
   try {

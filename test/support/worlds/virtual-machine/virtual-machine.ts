@@ -78,14 +78,18 @@ export type VirtualMachine = {
 }
 
 /**
- * Starts a virtual machine, emulated by QEMU. It sees the host's /usr, this checkout and the Node.js that runs, at
- * their places and read-only. It has no network but the one for `run` and `forward`. It ends with the test.
+ * Starts a virtual machine, emulated by QEMU. It sees the host's /usr, this checkout, the Node.js that runs and
+ * `directories`, at their places and read-only. It has no network but the one for `run` and `forward`. It ends with
+ * the test.
  */
-export async function startVirtualMachine(t: Test): Promise<VirtualMachine> {
+export async function startVirtualMachine(
+  t: Pick<Test, 'teardown'>,
+  directories: readonly string[] = [],
+): Promise<VirtualMachine> {
   const directory = mkdtempSync(join(tmpdir(), 'vm-'))
   const keys = { host: newSshKeyPair(), client: newSshKeyPair() }
   const [port = 0] = await ownPorts(1)
-  const shares = sharedDirectories()
+  const shares = sharedDirectories(directories)
   const initial = createInitialFiles(directory, shares, keys)
   const children: ChildProcess[] = shares.map((path, index) => startShare(path, join(directory, `share${index}`)))
   const servers: Server[] = []
@@ -134,8 +138,8 @@ export async function startVirtualMachine(t: Test): Promise<VirtualMachine> {
 }
 
 /** Of directories in one another, only the outer one. */
-function sharedDirectories(): string[] {
-  const paths = ['/usr', root, dirname(process.execPath)]
+function sharedDirectories(more: readonly string[]): string[] {
+  const paths = ['/usr', root, dirname(process.execPath), ...more]
   return paths.filter(path => !paths.some(other => path.startsWith(`${other}/`)))
 }
 
@@ -145,7 +149,8 @@ type Keys = Record<'host' | 'client', ReturnType<typeof newSshKeyPair>>
 function createInitialFiles(directory: string, shares: readonly string[], keys: Keys): string {
   const files = join(directory, 'initial')
   const [release] = existsSync(kernelDirectory) ? readdirSync(join(kernelDirectory, 'lib/modules')) : []
-  if (release === undefined) throw new Error(`There is no kernel in ${kernelDirectory}: npm run suites fetches it`)
+  if (release === undefined)
+    throw new Error(`There is no kernel in ${kernelDirectory}: npm run suites fetches it, and npm run bench`)
   for (const name of ['bin', 'dev', 'proc', 'root', 'modules', 'etc/ssh'])
     mkdirSync(join(files, name), { recursive: true })
   cpSync('/bin/busybox', join(files, 'bin/busybox'), { dereference: true })
