@@ -2,16 +2,24 @@ import { rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { bundleTests } from './bundle-tests.js'
+import { restorePolicy } from './debian-packages.js'
+import { prepare } from './prepare.js'
 import { Failure, runScript } from './progress.js'
 import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
+
+/** The section that starts a virtual machine. */
+const IN_MACHINE = 'datagrams'
 
 /** The program has already said which benchmarks there are. */
 const WRONG_NAME = 2
 
 // The benchmarks print their tables themselves.
 await runScript(async () => {
+  restorePolicy()
+  const names = process.argv.slice(2)
+  await prepare({ withTests: true, withMachine: names.length === 0 || names.includes(IN_MACHINE) })
   const signal = interruption('the files of the benchmarks')
   const directory = createRunDirectory()
   try {
@@ -19,7 +27,7 @@ await runScript(async () => {
       ['bench', 'datagram-traffic-program', 'doors-load', 'members'].map(name => `test/bench/${name}.ts`),
       directory,
     )
-    const code = await runInSandbox([process.execPath, program, root, ...process.argv.slice(2)], {
+    const code = await runInSandbox([process.execPath, program, root, ...names], {
       signal,
       env: { TMPDIR: directory, KRATER_TEST_DIRECTORY: directory },
       stdio: 'inherit',

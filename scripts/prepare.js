@@ -83,7 +83,6 @@ async function installNodeModules(withTests, report) {
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   await runScript(async () => {
     restorePolicy()
-    const has = option => process.argv.includes(option)
-    await prepare({ withTests: has('--with-tests'), withMachine: has('--with-machine') })
+    await prepare()
   })
 }
