@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process'
-import { closeSync, existsSync, lstatSync, openSync, readFileSync } from 'node:fs'
-import { dirname, join } from 'node:path'
+import { closeSync, lstatSync, openSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Readable, Writable } from 'node:stream'
 import { setTimeout as wait } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { SSHD_PID_FILE } from '../../../amphora-agent/protocol/paths.js'
+import { sourceFolder } from '../source-folder.js'
 import type { MachineDirectory } from './machine-directory.js'
 
 const START_LIMIT_MS = 20_000
@@ -27,16 +27,9 @@ export type BootData = Readonly<
 
 export class MachineError extends Error {}
 
-const scripts = findScripts(dirname(fileURLToPath(import.meta.url)))
-
-/** Finds the scripts: beside this file in the sources; for the bundle in dist/, in the sources beside it. */
-function findScripts(from: string): string {
-  for (let folder = from; ; folder = dirname(folder)) {
-    const candidate = join(folder, 'controller/compute/namespace/machine')
-    if (existsSync(join(candidate, 'start.sh'))) return candidate
-    if (folder === dirname(folder)) throw new Error(`controller/compute/namespace/machine was not found above ${from}.`)
-  }
-}
+const scripts = sourceFolder('controller/compute/namespace/machine')
+/** The files of an amphora that are the same wherever it runs. */
+const amphoraFiles = sourceFolder('images/amphora')
 
 /**
  * Starts the process that holds a machine, detached, so that it outlives this one. Returns once the machine's own
@@ -62,7 +55,8 @@ export async function startMachine(options: {
   const console = openSync(directory.console, 'a', 0o600)
   const blocks = Math.floor(accounts.count / ACCOUNTS_PER_MACHINE)
   const numbers = [accounts.first, blocks, accountHint % blocks].map(String)
-  const words = [join(scripts, 'start.sh'), directory.path, `${keeper}`, node, agentBundle, ...numbers, ...groups]
+  const programs = [amphoraFiles, node, agentBundle]
+  const words = [join(scripts, 'start.sh'), directory.path, `${keeper}`, ...programs, ...numbers, ...groups]
   const child = spawn('/bin/bash', words, {
     detached: true,
     cwd: '/',

@@ -1,13 +1,13 @@
 #!/bin/bash
 # Creates the machine's root in memory and moves into it. It shares only the host's /usr, read-only.
-#   furnish.sh THIS_DIRECTORY MACHINE_DIRECTORY NODE AGENT_BUNDLE FIRST_ACCOUNT
+#   furnish.sh AMPHORA_FILES MACHINE_DIRECTORY NODE AGENT_BUNDLE FIRST_ACCOUNT
 # Runs as the host's root until its last line, with the host's uids: the machine's uid 0 is FIRST_ACCOUNT.
 # File 6 is the machine's user namespace. Process 1 inherits file 3, the machine's lock, opened again.
 # Standard input: a line `NAME BASE64` for each individual or secret file of the machine, then the line `end`.
 # If `end` is missing, the creator died, and the machine ends too.
 set -eu
 exec 3<"$2/lock" 5>&- 7>&-
-here=$1 directory=$2 node=$3 agent=$4 accounts=$5
+files=$1 directory=$2 node=$3 agent=$4 accounts=$5
 # Group ids in etc/group.
 krater=1 tty=5
 root=$directory/root
@@ -32,8 +32,8 @@ done
 share "$node" opt/krater/node
 share "$agent" opt/krater/agent.mjs
 
-cp -R "$here/etc/." etc/
-cp "$here/init.sh" "$here/management.sh" opt/krater/
+cp -R "$files/etc/." etc/
+cp "$files/init.sh" "$files/management.sh" opt/krater/
 for name in ld.so.cache ld.so.conf services protocols localtime; do
   [ ! -e "/etc/$name" ] || cp -P "/etc/$name" "etc/$name"
 done
