@@ -1,6 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { type Finding, note, ok } from '../../checks/finding.js'
-import { enforce, isUngrouped, type Limits, release } from './cgroup.js'
+import { enforce, isUngrouped, type Limits, release } from '../host/cgroup.js'
 
 /** Enough for the largest number of amphorae on a host. */
 const MIN_INOTIFY_INSTANCES = 1_024

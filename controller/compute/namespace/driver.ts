@@ -1,4 +1,4 @@
-import { readdirSync, realpathSync, statSync } from 'node:fs'
+import { readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Logger } from '../../log/log.js'
 import { addressesOf, type Port } from '../../network/driver.js'
@@ -7,12 +7,15 @@ import { namespacesNamed } from '../../network/local/namespace.js'
 import type { Filters } from '../../network/local/security-groups/filters.js'
 import { createQueues } from '../../process/in-turn.js'
 import type { ComputeDriver, Machine, MachineSpec, Placement, PluggedPort } from '../driver.js'
-import { createBootData } from './boot-data.js'
-import { assign, enforce, type Limits, release } from './cgroup.js'
+import { createBootData } from '../host/boot-data.js'
+import { assign, enforce, type Limits, release } from '../host/cgroup.js'
+import { type AccountRange, endMachine } from '../host/holder.js'
+import { machineDirectory } from '../host/machine-directory.js'
+import { MachineError } from '../host/machine-error.js'
+import { networkNamespace } from '../host/network-namespace.js'
+import { EXECUTABLE, READABLE, shareable } from '../host/shareable.js'
 import { inspectMachine } from './inspect-machine.js'
-import { machineDirectory } from './machine-directory.js'
-import { type AccountRange, endMachine, MachineError, sshdListens, startMachine } from './machine-process.js'
-import { networkNamespace } from './network-namespace.js'
+import { sshdListens, startMachine } from './machine-process.js'
 import { PLACEMENT } from './placement.js'
 
 export type NamespaceDriverOptions = {
@@ -36,9 +39,6 @@ export type NamespaceDriverOptions = {
 }
 
 const MANAGEMENT_INTERFACE = 'mgmt0'
-/** Permissions for others that files shared with machines need. */
-const READABLE = 0o004
-const EXECUTABLE = 0o005
 const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
@@ -259,14 +259,6 @@ type MachineParts = { files: ReturnType<typeof machineDirectory>; namespace: Ret
 function running({ files, namespace }: MachineParts): number | null {
   const holder = files.holder()
   return holder !== null && files.isReady() && namespace.holds(holder) ? holder : null
-}
-
-/** A file's real path. @throws MachineError if a machine's root, an unprivileged user on the host, cannot use it */
-function shareable(file: string, mode: number): string {
-  const path = realpathSync(file)
-  if ((statSync(path).mode & mode) !== mode)
-    throw new MachineError(`Amphorae may not use ${path}: run chmod o+rX on it.`)
-  return path
 }
 
 function namesIn(directory: string): string[] {

@@ -3,7 +3,7 @@ import { DATAGRAM_TABLE } from '../../../amphora-agent/protocol/datagrams.js'
 import { nftTables } from '../../network/local/nft-command.js'
 import { readProcessStat } from '../../process/process-stat.js'
 import type { Inspection } from '../driver.js'
-import { unlessGone } from './unless-gone.js'
+import { unlessGone } from '../host/unless-gone.js'
 
 /** Process states without execution: stopped, traced, dead and zombie. */
 const STANDSTILL = /^[TtXZ]$/

@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import * as z from 'zod'
+import type { Limits } from '../host/cgroup.js'
 import type { ComputeDriverKind, ComputeGroup } from '../kind.js'
-import type { Limits } from './cgroup.js'
 import { namespaceOptions } from './options.js'
 import { PLACEMENT } from './placement.js'
 

@@ -30,7 +30,7 @@ const sources = join(import.meta.dirname, '../../..')
 await bundle(
   {
     agent: join(sources, 'amphora-agent/main.ts'),
-    cgroup: join(sources, 'controller/compute/namespace/cgroup.ts'),
+    cgroup: join(sources, 'controller/compute/host/cgroup.ts'),
   },
   programs,
 )

@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, 
 import { availableParallelism, tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import t from 'tap'
-import { enforce } from '../../../controller/compute/namespace/cgroup.js'
+import { enforce } from '../../../controller/compute/host/cgroup.js'
 import { asOperator, createLab, createPort, processesIn } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
 

@@ -13,7 +13,7 @@ import {
   HEARTBEAT_KEY_ID,
 } from '../../../controller/compute/amphora-identity.js'
 import type { MachineSpec } from '../../../controller/compute/driver.js'
-import type { Limits } from '../../../controller/compute/namespace/cgroup.js'
+import type { Limits } from '../../../controller/compute/host/cgroup.js'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import { channelAccessOf } from '../../../controller/key-channel/keys.js'
 import type { Port } from '../../../controller/network/driver.js'

@@ -9,32 +9,11 @@ directory=$1 keeper=$2 files=$3 node=$4 agent=$5 first=$6 blocks=$7 block=$8
 shift 8
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 
-flock --nonblock 3 || { echo 'this machine is already running' >&2; exit 75; }
+. "$here/../../host/holder.sh"
+hold "$directory"
 
-# Only the holder of the lock writes this file, so it always names the process that holds the machine.
-read -r boot </proc/sys/kernel/random/boot_id
-read -r stat </proc/self/stat
-fields=(${stat##*) })
-echo "$$ ${fields[19]} $boot" >"$directory/process.new"
-mv "$directory/process.new" "$directory/process"
-
-# Closes any other files inherited from the controller.
-for fd in /proc/self/fd/*; do
-  fd=${fd##*/}
-  [ "$fd" -le 4 ] || [ "$fd" = 255 ] || exec {fd}>&- || true
-done
-
-# The machine's uids and gids 0 to 7 map to eight consecutive ones on the host, reserved while the holder has
-# their lock.
-locks=/run/krater-accounts
-mkdir -p -m 700 "$locks"
-for ((tried = 0; ; tried++)); do
-  [ "$tried" -lt "$blocks" ] || { echo 'all uids and gids for machines are in use' >&2; exit 1; }
-  accounts=$((first + 8 * ((block + tried) % blocks)))
-  # A machine created by an earlier version uses four, which may be the second half of these.
-  exec 5>>"$locks/$accounts" 7>>"$locks/$((accounts + 4))"
-  ! flock --nonblock 5 || ! flock --nonblock 7 || break
-done
+# The machine's uids and gids 0 to 7 map to eight consecutive ones on the host.
+take_accounts "$first" "$blocks" "$block"
 echo "0 $accounts 8" >"/proc/$keeper/uid_map"
 echo "0 $accounts 8" >"/proc/$keeper/gid_map"
 # Opened here, because the path does not exist inside the machine.

@@ -1,11 +1,14 @@
 import type { Boot } from '../../../amphora-agent/protocol/boot.js'
 import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
 import { RELAY_SOCKET } from '../../../amphora-agent/protocol/paths.js'
-import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
-import { MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
 import type { MachineSpec } from '../driver.js'
 import type { Limits } from './cgroup.js'
-import { type BootData, MachineError } from './machine-process.js'
+import { MachineError } from './machine-error.js'
+
+/** A machine's individual or secret files, by their names. */
+export type BootData = Readonly<
+  Record<'host-key' | 'controller-key' | 'operator-key' | 'boot' | 'management-address' | 'hostname', string>
+>
 
 /** The data that a machine receives at its start. @param limits the limits in force @throws MachineError */
 export function createBootData(
@@ -31,6 +34,5 @@ export function createBootData(
     boot: JSON.stringify(boot),
     'management-address': `${first.address}\n`,
     hostname: `amphora-${amphoraId}\n`,
-    seccomp: seccompLauncher(MACHINE_RULES, process.arch),
   }
 }
