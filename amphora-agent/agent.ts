@@ -36,7 +36,7 @@ import { Turns } from './process/turns.js'
 import type { Boot } from './protocol/boot.js'
 import type { Credential } from './protocol/credential.js'
 import type { Desired } from './protocol/desired.js'
-import type { ApplyResult } from './protocol/messages.js'
+import type { ApplyResult, Request } from './protocol/messages.js'
 import { LOG_DIRECTORY, STATE_DIRECTORY } from './protocol/paths.js'
 import { Reconciler } from './reconcile/reconcile.js'
 import { relayConnections } from './relay/relay.js'
@@ -44,9 +44,21 @@ import { answerInit } from './server/answer-init.js'
 import { type AgentServer, type Handler, serve } from './server/server.js'
 import { type KeyManager, openKeyManager } from './tls/key-manager.js'
 import { Tls } from './tls/tls.js'
+import { failedUpgrade } from './upgrade/trial.js'
+import { prepareUpgrade } from './upgrade/upgrade.js'
+
+/** The program of the agent, and how to end it. */
+export type AgentProgram = {
+  /** Hash of its file. */
+  bundle: string
+  bootFile: string
+  /** Stops the agent and ends its process; the machine starts it again. */
+  restart: () => void
+}
 
 type AgentOptions = {
   boot: Boot
+  program: AgentProgram
   bootId: string
   alarms: CertificateAlarms
   log: Log
@@ -55,14 +67,15 @@ type AgentOptions = {
 }
 
 /** Adopts the HAProxy and keepalived an earlier agent left running, and then serves requests. */
-export async function startAgent(boot: Boot): Promise<Agent> {
+export async function startAgent(boot: Boot, program: AgentProgram): Promise<Agent> {
   mkdirSync(STATE_DIRECTORY, { recursive: true })
   const log = createLog()
   const bootId = randomBytes(8).toString('hex')
-  log.info(`agent ${manifest.version} of amphora ${boot.amphoraId} starting, boot ${bootId}`)
+  const version = `${manifest.version}, bundle ${program.bundle.slice(0, 8)}`
+  log.info(`agent ${version}, of amphora ${boot.amphoraId} starting, boot ${bootId}`)
   const alarms: CertificateAlarms = { mismatches: 0, takenBack: 0 }
   const stopHelpers = await startHelpers(boot, alarms, log)
-  const agent = new Agent({ boot, bootId, alarms, log, stopHelpers })
+  const agent = new Agent({ boot, program, bootId, alarms, log, stopHelpers })
   await agent.start()
   return agent
 }
@@ -84,13 +97,15 @@ async function startHelpers(boot: Boot, alarms: CertificateAlarms, log: Log): Pr
 }
 
 /** The parts of the agent, wired together. */
-class Agent {
+export class Agent {
   readonly #log: Log
+  readonly #program: AgentProgram
   readonly #stopHelpers: () => Promise<void>
   readonly #store = openStore()
   readonly #knownDown = createKnownDown()
   /** Serializes changes of the machine; the first is to resume. */
   readonly #turns = new Turns()
+  readonly #upgrades = new Turns()
   readonly #alarms: CertificateAlarms
   readonly #repairs: Repairs
   readonly #stickTables: StickTables
@@ -114,8 +129,9 @@ class Agent {
   #stopAnswering = () => {}
   #stopRelaying = async () => {}
 
-  constructor({ boot, bootId, alarms, log, stopHelpers }: AgentOptions) {
+  constructor({ boot, program, bootId, alarms, log, stopHelpers }: AgentOptions) {
     this.#log = log
+    this.#program = program
     this.#alarms = alarms
     this.#stopHelpers = stopHelpers
     this.#repairs = createRepairs(log, alarms)
@@ -218,6 +234,11 @@ class Agent {
     this.#reconciler.start()
   }
 
+  /** Waits until it has adopted what runs, and has done what was asked of it so far. */
+  idle(): Promise<void> {
+    return this.#turns.idle()
+  }
+
   /** Stops the agent; HAProxy and keepalived keep running. */
   async stop(): Promise<void> {
     this.#stopAnswering()
@@ -294,6 +315,9 @@ class Agent {
     versions.catch(() => {})
     return createHandler({
       bootId,
+      bundle: this.#program.bundle,
+      failedUpgrade: failedUpgrade(),
+      upgrade: this.#upgrade,
       versions,
       limits: () => machineLimits(boot.limits?.memoryBytes),
       store: this.#store,
@@ -323,6 +347,13 @@ class Agent {
     void this.#turns.run(this.#observe)
     return result
   }
+
+  readonly #upgrade = (request: Extract<Request, { verb: 'upgrade' }>): Promise<void> =>
+    this.#upgrades.run(async () => {
+      await prepareUpgrade(request, this.#program.bootFile, this.#log)
+      // Once this is answered; until then, no change of the machine begins.
+      void this.#turns.run(async () => setImmediate(this.#program.restart))
+    })
 
   readonly #lend = (credential: Credential): void => {
     this.#keyManager.lend(credential)

@@ -13,11 +13,25 @@ import { holdsVip, observeNetwork } from './network/observed.js'
 import manifest from './package.json' with { type: 'json' }
 import type { Credential, HeldCredential } from './protocol/credential.js'
 import type { Desired } from './protocol/desired.js'
-import type { ApplyResult, HelloResult, MissingMaterial, StatusResult } from './protocol/messages.js'
+import type {
+  ApplyResult,
+  FailedUpgrade,
+  HelloResult,
+  MissingMaterial,
+  Request,
+  StatusResult,
+} from './protocol/messages.js'
+import { PROTOCOL_VERSION } from './protocol/version.js'
 import type { Handler } from './server/server.js'
+import { isOnTrial } from './upgrade/trial.js'
 
 export type HandlerOptions = {
   bootId: string
+  /** Hash of the agent's own file. */
+  bundle: string
+  failedUpgrade: FailedUpgrade | undefined
+  /** Prepares an upgrade; the agent restarts once that is answered. */
+  upgrade: (request: Extract<Request, { verb: 'upgrade' }>) => Promise<void>
   /** Of HAProxy and keepalived. */
   versions: Promise<readonly [string, string]>
   /** Read anew: the first UDP or SCTP listener may have raised how many flows the kernel tracks. */
@@ -71,17 +85,23 @@ export function createHandler(parts: HandlerOptions): Handler {
       case 'drain':
         await inTurn(() => handovers.drain(request.seconds))
         return {}
+      case 'upgrade':
+        if (request.sha256 !== parts.bundle) await parts.upgrade(request)
+        return {}
     }
   }
 }
 
 async function hello(parts: HandlerOptions): Promise<HelloResult> {
-  const { bootId, versions, limits, store, handovers, leaving, needsApply } = parts
+  const { bootId, bundle, failedUpgrade, versions, limits, store, handovers, leaving, needsApply } = parts
   const [haproxyVersion, keepalivedVersion] = await versions
   const confirmed = store.confirmed()
   return {
     agentVersion: manifest.version,
-    protocolVersion: 1,
+    protocolVersion: PROTOCOL_VERSION,
+    bundle,
+    onTrial: isOnTrial(bundle),
+    failedUpgrade,
     bootId,
     haproxyVersion,
     keepalivedVersion,

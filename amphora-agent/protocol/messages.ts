@@ -29,6 +29,18 @@ export const requestSchema = z.discriminatedUnion('verb', [
   /** Stops accepting connections; closes open ones after this many seconds. The amphora never serves again. */
   z.strictObject({ id: z.int(), verb: z.literal('drain'), seconds: z.int().min(0).max(3_600) }),
   z.strictObject({ id: z.int(), verb: z.literal('status') }),
+  /**
+   * Replaces the agent by another one, without a change of what it serves. It is answered once that one has been
+   * checked; then the agent restarts, and `hello` says how it went. Only agents that report `bundle` know this verb.
+   */
+  z.strictObject({
+    id: z.int(),
+    verb: z.literal('upgrade'),
+    /** Of the bundle, in hexadecimal. */
+    sha256: z.string().regex(/^[0-9a-f]{64}$/),
+    /** An ES module in base64. */
+    bundle: z.string(),
+  }),
   z.strictObject({ id: z.int(), verb: z.literal('logs'), lines: z.int().min(1).max(5000) }),
 ])
 
@@ -55,12 +67,22 @@ export type MachineLimits = {
   flows?: number | undefined
 }
 
+/** An upgrade that did not come up: the hash of its bundle, and the last that it printed. */
+export type FailedUpgrade = { sha256: string; output: string }
+
 /** What the key manager did not give out, and why, as a clause. What it led to before stays in use. */
 export type MissingMaterial = { ref: string; reason: string }
 
 export type HelloResult = {
   agentVersion: string
-  protocolVersion: 1
+  /** See version.ts. */
+  protocolVersion: number
+  /** SHA-256 of the agent's own file, in hexadecimal. Older agents, which cannot be upgraded in place, omit it. */
+  bundle?: string | undefined
+  /** Whether the former agent comes back unless this one answers soon. */
+  onTrial?: boolean | undefined
+  /** The latest upgrade, if this agent is back because that one did not come up. */
+  failedUpgrade?: FailedUpgrade | undefined
   bootId: string
   haproxyVersion: string
   keepalivedVersion: string
@@ -121,6 +143,7 @@ export type ResultOf = {
   drain: DoneResult
   status: StatusResult
   logs: LogsResult
+  upgrade: DoneResult
 }
 
 /** Why a request failed. `details` holds the output of the tool that refused. */
@@ -132,6 +155,7 @@ export type AgentError = {
     | 'invalid-configuration'
     | 'interface-missing'
     | 'rolled-back'
+    | 'upgrade-refused'
     | 'internal'
   message: string
   details: string

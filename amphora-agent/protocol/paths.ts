@@ -1,6 +1,6 @@
 /**
  * Paths inside an amphora. Rendered configurations use them, so they are part of the contract. All but KEPT_STATE_FILE
- * are on a memory file system.
+ * and AGENTS_DIRECTORY are on a memory file system.
  */
 export const STATE_DIRECTORY = '/run/krater'
 
@@ -9,6 +9,12 @@ export const KEPT_STATE_FILE = '/var/lib/krater/desired.json'
 
 /** Written by the creator of the machine, mode 0600; see boot.ts. */
 export const BOOT_FILE = '/run/krater/boot.json'
+
+/** Agents of upgrades, and links that say which one runs; see images/amphora/agent.sh. On the disk if there is one. */
+export const AGENTS_DIRECTORY = '/opt/krater/agents'
+
+/** Written when the agent of an upgrade did not answer: its hash in the first line, and then what it printed. */
+export const UPGRADE_FAILED_FILE = '/run/krater/upgrade.failed'
 
 /** Touched by the agent while it answers its own requests on its socket. */
 export const AGENT_ANSWERED_FILE = '/run/krater/agent.answered'

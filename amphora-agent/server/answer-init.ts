@@ -1,12 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs'
-import { createConnection } from 'node:net'
-import { encodeFrame } from '../protocol/frames.js'
-import { AGENT_SOCKET } from '../protocol/messages.js'
 import { AGENT_ANSWERED_FILE, STATE_DIRECTORY } from '../protocol/paths.js'
 import { onEveryTick } from '../time/ticks.js'
-
-/** Timeout of one request; shorter than the interval between two. */
-const ANSWER_MS = 2_500
+import { askSelf } from './ask-self.js'
 
 /** Sends a request every this many ticks. At the others, touching the file is enough to show that the agent runs. */
 const REQUEST_EVERY_TICKS = 4
@@ -24,15 +19,11 @@ export function answerInit(): () => void {
     ticks += 1
     if (isAnswered && ticks % REQUEST_EVERY_TICKS > 0) return touch()
     isAnswered = false
-    const socket = createConnection(AGENT_SOCKET)
-    socket.setTimeout(ANSWER_MS, () => socket.destroy())
-    socket.on('error', () => socket.destroy())
-    socket.once('data', () => {
-      socket.destroy()
+    void askSelf().then(answered => {
+      if (!answered) return
       isAnswered = true
       touch()
     })
-    socket.write(encodeFrame({ id: 1, verb: 'hello' }))
   })
 }
 

@@ -56,7 +56,7 @@ function takeDue({ database }: ReachCheck): Promise<Row[]> {
 
 async function probe({ database, agents, masterKey }: ReachCheck, { id, address, wasReached }: Row): Promise<void> {
   const agent = await probeAgent(agents, agentTarget(masterKey, id, address))
-  const isReached = agent.state === 'answers'
+  const isReached = agent.state !== 'unreachable'
   if (isReached !== wasReached) await recordReach(database, id, isReached)
 }
 

@@ -47,10 +47,17 @@ start_sshd() {
 
 start_agent() {
   state
-  /opt/krater/node --max-semi-space-size=1 --max-old-space-size=256 --optimize-for-size /opt/krater/agent.mjs \
-    </dev/null >>"$(log_of agent)" 2>&1 7>&- &
+  /bin/bash /opt/krater/agent.sh </dev/null >>"$(log_of agent)" 2>&1 7>&- &
   # On a busy host, its first answer may take seconds.
   agent=$! unanswered=-6
+}
+
+record_end() { # before the agent starts again
+  if [ -L /opt/krater/agents/trial ]; then
+    record 'the new management process did not answer; the former one is back'
+  elif [ ! -L /opt/krater/agents/next ]; then
+    record 'the management process exited unexpectedly; restarted'
+  fi
 }
 
 # The agent touches a file every 3 s while it answers its own requests on its socket. If the socket is missing, a
@@ -98,5 +105,5 @@ while :; do
   sleep 0.3
   runs "$clock" || start_clock
   runs "$sshd" || { start_sshd; record 'sshd exited unexpectedly; restarted'; }
-  runs "$agent" || { start_agent; record 'the management process exited unexpectedly; restarted'; }
+  runs "$agent" || { record_end; start_agent; }
 done

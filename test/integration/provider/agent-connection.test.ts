@@ -6,6 +6,7 @@ import t from 'tap'
 import type { Desired } from '../../../amphora-agent/protocol/desired.js'
 import { createFrameDecoder, encodeFrame } from '../../../amphora-agent/protocol/frames.js'
 import { AGENT_SOCKET, type Request } from '../../../amphora-agent/protocol/messages.js'
+import { PROTOCOL_VERSION } from '../../../amphora-agent/protocol/version.js'
 import { amphoraIdentity } from '../../../controller/compute/amphora-identity.js'
 import {
   AgentRefused,
@@ -108,6 +109,15 @@ t.test('requests', async t => {
     t.same(answers, Array(50).fill(HELLO))
     t.same(await connections.request(target, hello), HELLO)
     t.same(seen, { connections: 1, logins: 1, open: 1, sockets: [AGENT_SOCKET] })
+  })
+
+  t.test('fail with a sentence if the agent speaks a protocol that is too new', async t => {
+    const result = { agentVersion: '7.1.0', protocolVersion: PROTOCOL_VERSION + 2 }
+    const { target } = await createAmphora(t, ({ id }, channel) => channel.write(encodeFrame({ id, ok: true, result })))
+    await t.rejects(createConnections(t).request(target, hello), {
+      name: 'AgentIncompatible',
+      message: `The agent 7.1.0 speaks version ${PROTOCOL_VERSION + 2} of the protocol, which is too new for this controller with ${PROTOCOL_VERSION}. Update the controller.`,
+    })
   })
 
   t.test('get their own answers, in any order and in pieces', async t => {

@@ -14,6 +14,7 @@ import { planInterfaces } from '../../../amphora-agent/network/plan-interfaces.j
 import type { Interface } from '../../../amphora-agent/protocol/desired.js'
 import { createFrameDecoder, encodeFrame, FrameError } from '../../../amphora-agent/protocol/frames.js'
 import type { Counters } from '../../../amphora-agent/protocol/heartbeat.js'
+import { compatibility } from '../../../amphora-agent/protocol/version.js'
 import { isServed } from '../../../amphora-agent/reconcile/sshd.js'
 import { type CounterState, observe, totalOf } from '../../../amphora-agent/statistics/counters.js'
 import { changedSince, type Snapshot, takeSnapshot } from '../../../amphora-agent/statistics/snapshot.js'
@@ -33,6 +34,12 @@ const row = (name: string, n: number, active = 0, status = 'OPEN'): ProxyRow => 
   status,
   limit: 0,
   counters: count(n, active),
+})
+
+t.test('a controller works with agents that are one version of the protocol older or newer', t => {
+  const judged = [1, 2, 3, 4, 5].map(agent => compatibility(agent, 3))
+  t.same(judged, ['too-old', 'compatible', 'compatible', 'compatible', 'too-new'])
+  t.end()
 })
 
 t.test('frames survive any fragmentation of the stream', t => {

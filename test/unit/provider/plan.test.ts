@@ -103,6 +103,29 @@ t.test('changing a load balancer', async t => {
     expectSteps(t, next, [['apply']])
     t.match(next.stages.flat(), [{ desired: { datagrams: { listeners: [{ id: uuid(2, 2) }] } } }])
   })
+  await t.test(
+    'an amphora whose agent speaks another protocol is told apart from one that cannot be reached',
+    async t => {
+      const speaks = (is: 'too-old' | 'too-new') => ({
+        agent: { state: 'incompatible' as const, is, text: `It is ${is}.` },
+      })
+      const older = { ...createSettled(tree), ...speaks('too-old') }
+      expectSteps(t, plan(tree, observe(older), facts()), [['replace-amphora']], false)
+      const settled = createTree({ generation: 8, appliedGeneration: 8 }, [null])
+      const serving = { ...older, serves: true }
+      expectSteps(t, plan(settled, observe(serving), facts({ restartsLeft: 0 })), [])
+      const waiting = () => plan(tree, observe(serving), facts({ restartsLeft: 0 }))
+      t.throws(waiting, { code: 'agent-incompatible', message: 'It is too-old.' })
+      const born = { ...createAmphora(tree, { status: 'BOOTING' }), ...speaks('too-old') }
+      t.throws(
+        () => plan(tree, observe(born), facts()),
+        { code: 'agent-incompatible' },
+        'another one would be no better',
+      )
+      const newer = { ...createSettled(tree), ...speaks('too-new') }
+      t.throws(() => plan(tree, observe(newer), facts()), { code: 'agent-incompatible', message: 'It is too-new.' })
+    },
+  )
   await t.test('a member on a new network gets an interface before it is configured', async t => {
     const amphora = createSettled(tree)
     const grown = createTree({ generation: 9 }, [null, MEMBER_SUBNET])

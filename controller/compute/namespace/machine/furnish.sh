@@ -33,7 +33,7 @@ share "$node" opt/krater/node
 share "$agent" opt/krater/agent.mjs
 
 cp -R "$files/etc/." etc/
-cp "$files/init.sh" "$files/management.sh" opt/krater/
+cp "$files/agent.sh" "$files/init.sh" "$files/management.sh" opt/krater/
 for name in ld.so.cache ld.so.conf services protocols localtime; do
   [ ! -e "/etc/$name" ] || cp -P "/etc/$name" "etc/$name"
 done

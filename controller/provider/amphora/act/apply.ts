@@ -60,6 +60,7 @@ async function toError(error: AgentError, stillHeld: () => Promise<boolean>): Pr
         `An amphora already has a newer configuration, possibly because the service was restored from a backup: ${error.message}`,
       )
     case 'malformed':
+    case 'upgrade-refused':
     case 'internal':
       if (/ENOSPC|no space left/i.test(words)) return diskFull()
       return new Error(`The agent answered ${error.code}: ${words}`)

@@ -8,7 +8,7 @@ import type { Port } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
 import { isHeld } from '../../../queue/claim.js'
 import { type Action, AppliedWithFault, ClaimLost, ProvisioningFault } from '../../provider.js'
-import { AgentUnreachable } from '../agent/errors.js'
+import { AgentIncompatible, AgentUnreachable } from '../agent/errors.js'
 import type { Observed } from '../plan/observation.js'
 import { type PlanFacts, plan } from '../plan/plan.js'
 import type { Step } from '../plan/step.js'
@@ -151,7 +151,7 @@ async function planFacts(
   const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, haproxy }
   const mayNeedRepair = observed.amphorae.some(
     ({ machine, agent, mismatchedSeconds }) =>
-      machine === 'running' && (agent.state === 'unreachable' || mismatchedSeconds > replaceAfterSeconds),
+      machine === 'running' && (agent.state !== 'answers' || mismatchedSeconds > replaceAfterSeconds),
   )
   if (!mayNeedRepair) return { ...facts, restartsLeft: 0, silentAlone: new Set() }
   const { database, restartLimits } = options.parts
@@ -171,5 +171,6 @@ function staleObservationFault(error: unknown): ProvisioningFault | null {
   if (error instanceof AgentUnreachable) {
     return new ProvisioningFault('amphora-unreachable', 'An amphora stopped responding while it was being configured.')
   }
+  if (error instanceof AgentIncompatible) return new ProvisioningFault('agent-incompatible', error.message)
   return null
 }

@@ -98,9 +98,9 @@ async function observeAmphora(
     probeAgent(agents, agentTarget(masterKey, row.id, row.managementAddress)),
   ])
   const plugged = interfaces.filter(one => sendsFromAll(one, ports.get(one.id))).map(({ id }) => id)
-  const isReached = agent.state === 'answers'
+  const isReached = agent.state !== 'unreachable'
   if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
-  if (isReached) return { ...observed, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
+  if (agent.state === 'answers') return { ...observed, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
   const inspection = await compute.inspect(row.id)
   return { ...observed, plugged, agent, serves: inspection === null ? null : servesAll(tree, inspection) }
 }

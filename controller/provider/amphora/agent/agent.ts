@@ -4,7 +4,7 @@ import type { HelloResult } from '../../../../amphora-agent/protocol/messages.js
 import { amphoraIdentity } from '../../../compute/amphora-identity.js'
 import type { ObservedAgent } from '../plan/observation.js'
 import type { AgentConnections, AgentTarget } from './connection.js'
-import { AgentRefused, AgentUnreachable } from './errors.js'
+import { AgentIncompatible, AgentRefused, AgentUnreachable } from './errors.js'
 
 /** Address and pinned host key of an amphora's agent. */
 export function agentTarget(masterKey: Buffer, amphoraId: string, host: string): AgentTarget {
@@ -17,19 +17,16 @@ const POLL_PAUSE_MS = 50
 
 /** What the agent reports about itself; `unreachable` if it fails two probes. */
 export async function probeAgent(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
-  return observeAgent(agents, target).catch(async error => {
-    if (!(error instanceof AgentUnreachable)) throw error
-    await sleep(PROBE_PAUSE_MS)
-    return observeAgent(agents, target).catch((second: unknown): ObservedAgent => {
-      if (second instanceof AgentUnreachable) return { state: 'unreachable' }
-      throw second
-    })
-  })
+  const first = await observeAgent(agents, target)
+  if (first.state !== 'unreachable') return first
+  await sleep(PROBE_PAUSE_MS)
+  return observeAgent(agents, target)
 }
 
 /**
  * Waits for the agent of a machine that has just been started.
  * @param assertHeld throws when the caller should stop waiting
+ * @throws AgentUnreachable, AgentIncompatible
  */
 export async function awaitAgent(
   agents: AgentConnections,
@@ -136,7 +133,16 @@ async function pollHello(
 }
 
 async function observeAgent(agents: AgentConnections, target: AgentTarget): Promise<ObservedAgent> {
-  const hello = await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
+  try {
+    return describe(await agents.request(target, { verb: 'hello' }, PROBE_LIMITS))
+  } catch (error) {
+    if (error instanceof AgentUnreachable) return { state: 'unreachable' }
+    if (error instanceof AgentIncompatible) return { state: 'incompatible', is: error.agent.is, text: error.message }
+    throw error
+  }
+}
+
+function describe(hello: HelloResult): ObservedAgent {
   const {
     haproxyVersion,
     answersMetrics,

@@ -1,5 +1,6 @@
 import * as z from 'zod'
 import type { AgentError, ResultOf } from '../../../../amphora-agent/protocol/messages.js'
+import { compatibility } from '../../../../amphora-agent/protocol/version.js'
 
 export type AgentVerb = keyof ResultOf
 
@@ -15,7 +16,13 @@ const missing = z
 
 const hello = z.object({
   agentVersion: word,
-  protocolVersion: z.literal(1),
+  protocolVersion: count,
+  bundle: z
+    .string()
+    .regex(/^[0-9a-f]{64}$/)
+    .optional(),
+  onTrial: z.boolean().optional(),
+  failedUpgrade: z.object({ sha256: word, output: words }).optional(),
   bootId: word,
   haproxyVersion: word,
   keepalivedVersion: word,
@@ -64,6 +71,19 @@ export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   drain: done,
   status,
   logs,
+  upgrade: done,
+}
+
+const introduction = z.object({ agentVersion: word.default('?'), protocolVersion: count })
+
+/** Who speaks a protocol that this controller does not. */
+export type Foreigner = z.output<typeof introduction> & { is: 'too-old' | 'too-new' }
+
+/** Judges an answer to `hello` or `status` before it is read: another protocol's may look different. */
+export function foreigner(result: unknown): Foreigner | null {
+  const introduced = introduction.safeParse(result)
+  const is = introduced.success ? compatibility(introduced.data.protocolVersion) : 'compatible'
+  return introduced.success && is !== 'compatible' ? { ...introduced.data, is } : null
 }
 
 const errorSchema: z.ZodType<AgentError> = z.object({
@@ -74,6 +94,7 @@ const errorSchema: z.ZodType<AgentError> = z.object({
     'invalid-configuration',
     'interface-missing',
     'rolled-back',
+    'upgrade-refused',
     'internal',
   ]),
   message: words,

@@ -1,5 +1,6 @@
 import type { Desired } from '../../../../amphora-agent/protocol/desired.js'
 import type { HelloResult, ResultOf } from '../../../../amphora-agent/protocol/messages.js'
+import { PROTOCOL_VERSION } from '../../../../amphora-agent/protocol/version.js'
 import type { AgentConnections, AgentTarget, AgentVerb, RequestBody } from './connection.js'
 import { AgentUnreachable } from './errors.js'
 
@@ -24,6 +25,7 @@ export function createNoopAgentConnections(): AgentConnections {
     logs: () => ({ lines: [] }),
     announce: () => ({}),
     lend: () => ({}),
+    upgrade: () => ({}),
     proof: () => ({}),
     handover: () => ({}),
     drain: amphoraId => {
@@ -63,7 +65,7 @@ export function createNoopAgentConnections(): AgentConnections {
 function helloOf(applied: Applied | undefined): HelloResult {
   return {
     agentVersion: 'noop',
-    protocolVersion: 1,
+    protocolVersion: PROTOCOL_VERSION,
     bootId: '0000000000000000',
     // Satisfies the renderer's minimum.
     haproxyVersion: '2.6.0',

@@ -18,7 +18,7 @@ export type AgentConnections = {
   /**
    * Sends a request to an amphora's agent, connecting first if needed. If the connection turns out to be dead, resends
    * once over a new one: every verb is safe to repeat.
-   * @throws AgentUnreachable, AgentRefused
+   * @throws AgentUnreachable, AgentRefused, AgentIncompatible
    */
   request<V extends AgentVerb>(target: AgentTarget, body: RequestBody<V>, limits?: AgentLimits): Promise<ResultOf[V]>
   /**

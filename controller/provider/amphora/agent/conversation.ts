@@ -1,8 +1,8 @@
 import type { Duplex } from 'node:stream'
 import { createFrameDecoder, encodeFrame } from '../../../../amphora-agent/protocol/frames.js'
 import type { Request, ResultOf } from '../../../../amphora-agent/protocol/messages.js'
-import { type AgentVerb, answerSchema, MAX_ANSWER, resultSchemas } from './answers.js'
-import { AgentRefused, AgentUnreachable, type UnreachableReason } from './errors.js'
+import { type AgentVerb, answerSchema, foreigner, MAX_ANSWER, resultSchemas } from './answers.js'
+import { AgentIncompatible, AgentRefused, AgentUnreachable, type UnreachableReason } from './errors.js'
 
 const LOST = 'The connection to the agent was lost.'
 
@@ -40,7 +40,7 @@ export class Conversation {
     for (const event of ['end', 'close']) stream.once(event, () => this.#end('connection-lost', LOST))
   }
 
-  /** @throws AgentUnreachable, AgentRefused */
+  /** @throws AgentUnreachable, AgentRefused, AgentIncompatible */
   request<V extends AgentVerb>(body: RequestBody<V>, timeoutMs: number): Promise<ResultOf[V]> {
     return new Promise((resolve, reject) => {
       if (!this.#isOpen) return reject(this.#unreachable('connection-lost', LOST))
@@ -53,6 +53,8 @@ export class Conversation {
       this.#waiting.set(id, {
         answered: result => {
           clearTimeout(timer)
+          const foreign = foreigner(result)
+          if (foreign !== null) return reject(new AgentIncompatible(this.#amphoraId, foreign))
           const checked = resultSchemas[body.verb].safeParse(result)
           if (checked.success) return resolve(checked.data)
           const message = `The agent sent a malformed answer to "${body.verb}".`

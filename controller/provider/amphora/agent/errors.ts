@@ -1,4 +1,6 @@
 import type { AgentError } from '../../../../amphora-agent/protocol/messages.js'
+import { PROTOCOL_VERSION } from '../../../../amphora-agent/protocol/version.js'
+import type { Foreigner } from './answers.js'
 
 export type UnreachableReason =
   /** The machine answers, but its SSH server or agent is not running. */
@@ -31,5 +33,20 @@ export class AgentRefused extends Error {
   ) {
     super(error.message)
     this.name = 'AgentRefused'
+  }
+}
+
+/** The agent answers, but speaks a protocol that is more than one version away from the controller's. */
+export class AgentIncompatible extends Error {
+  constructor(
+    readonly amphoraId: string,
+    readonly agent: Foreigner,
+  ) {
+    super(
+      agent.is === 'too-old'
+        ? `The agent ${agent.agentVersion} speaks version ${agent.protocolVersion} of the protocol, which is too old for this controller: it speaks ${PROTOCOL_VERSION} and the one before.`
+        : `The agent ${agent.agentVersion} speaks version ${agent.protocolVersion} of the protocol, which is too new for this controller with ${PROTOCOL_VERSION}. Update the controller.`,
+    )
+    this.name = 'AgentIncompatible'
   }
 }

@@ -57,9 +57,9 @@ export function assignRoles(
   }
 }
 
-/** Marked for replacement and unreachable: it gets no configuration and is not restarted. */
+/** Marked for replacement, and its agent cannot be used: it gets no configuration and is not restarted. */
 export const isLost = ({ replacing, machine, agent }: ObservedAmphora): boolean =>
-  replacing && (machine !== 'running' || agent.state === 'unreachable')
+  replacing && (machine !== 'running' || agent.state !== 'answers')
 
 /** It gave up the VIP and is waiting for its last connections; nothing waits for it. */
 export const isDraining = ({ agent }: ObservedAmphora): boolean =>

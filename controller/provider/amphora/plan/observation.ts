@@ -56,6 +56,8 @@ export type ObservedAgent =
       credential?: HeldCredential | null | undefined
     }
   | { state: 'unreachable' }
+  /** It speaks a protocol that this controller does not; `text` says so. */
+  | { state: 'incompatible'; is: 'too-old' | 'too-new'; text: string }
 
 /** An amphora as observed: its row, machine, ports and agent. */
 export type ObservedAmphora = AmphoraRow & {
@@ -64,9 +66,9 @@ export type ObservedAmphora = AmphoraRow & {
   ports: readonly Port[]
   /** Ids of ports with an interface in the running machine that may send from all addresses of the port. */
   plugged: readonly string[]
-  /** Also `unreachable` if the machine is not running. */
+  /** `unreachable` if the machine is not running. */
   agent: ObservedAgent
-  /** Whether it serves according to its host, inspected only if the agent is unreachable. Null if unknown. */
+  /** Whether it serves according to its host, inspected only if the agent does not answer. Null if unknown. */
   serves: boolean | null
 }
 

@@ -63,7 +63,6 @@ const isDesired = ({ generation, appliedGeneration, listeners }: LoadBalancerTre
 
 const hasVip = ({ agent, heldVip }: ObservedAmphora): boolean => agent.state === 'answers' && heldVip
 
-/** Tells the load balancer's owner why an amphora gets no configuration. */
 /** The amphora to be replaced serves what its successor could not read from the key manager. */
 export const incompleteSuccessor = ({ ref, reason }: MissingMaterial): ProvisioningFault =>
   new ProvisioningFault(
@@ -71,6 +70,7 @@ export const incompleteSuccessor = ({ ref, reason }: MissingMaterial): Provision
     `The replacement of an amphora waits: the key manager does not give out ${ref} (${reason}).`,
   )
 
+/** Tells the load balancer's owner why an amphora gets no configuration. */
 export function unreachableFault(amphora: ObservedAmphora, facts: UnreachableFacts): ProvisioningFault {
   return new ProvisioningFault('amphora-unreachable', unreachableReason(amphora, facts))
 }
@@ -83,6 +83,9 @@ function unreachableReason(amphora: ObservedAmphora, facts: UnreachableFacts): s
     ? 'An amphora carries traffic but cannot be reached. It is configured as soon as it can be reached again.'
     : 'An amphora cannot be reached. It is not restarted, because it may still carry traffic.'
 }
+
+/** @param text which protocol the agent speaks */
+export const incompatibleFault = (text: string): ProvisioningFault => new ProvisioningFault('agent-incompatible', text)
 
 /** @param lack what the agent cannot do, as a clause */
 export const olderAgentFault = (lack: string): ProvisioningFault =>

@@ -11,6 +11,7 @@ import type { Observed, ObservedAgent, ObservedAmphora } from './observation.js'
 import { demote, demotionState, peerOf, planDemotion, removal } from './plan-demotion.js'
 import { planLeftovers } from './plan-leftovers.js'
 import {
+  incompatibleFault,
   incompleteSuccessor,
   isHeard,
   olderAgentFault,
@@ -132,6 +133,13 @@ function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], fact
     if (isHeard(amphora, facts) && amphora.mismatchedSeconds > facts.replaceAfterSeconds && !amphora.replacing) {
       restarts += 1
       if (restarts <= facts.restartsLeft) return replace(amphoraId)
+    }
+    if (agent.state === 'incompatible' && !amphora.replacing) {
+      // A new machine like it would have the same agent, and a newer agent belongs to a newer controller.
+      const mayReplace = agent.is === 'too-old' && status === 'ALLOCATED'
+      restarts += mayReplace ? 1 : 0
+      if (mayReplace && restarts <= facts.restartsLeft) return replace(amphoraId)
+      return { state: 'trouble', serves: amphora.serves === true, fault: incompatibleFault(agent.text) }
     }
     const lack = agent.state === 'answers' && !amphora.replacing ? lacks(agent) : null
     if (lack !== null) {

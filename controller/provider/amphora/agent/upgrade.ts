@@ -1,0 +1,71 @@
+import { setTimeout as sleep } from 'node:timers/promises'
+import type { HelloResult } from '../../../../amphora-agent/protocol/messages.js'
+import type { AgentBundle } from './bundle.js'
+import { type AgentConnections, AgentRefused, type AgentTarget, AgentUnreachable } from './connection.js'
+
+/** Why an agent was not replaced; the former one serves on. */
+export class UpgradeFailed extends Error {
+  override name = 'UpgradeFailed'
+}
+
+const REQUEST_MS = 60_000
+/** The new agent has 30 s to answer; after that, the former one needs a few to start. */
+const TRIAL_MS = 45_000
+const PROBE = { timeoutMs: 2_000, connectTimeoutMs: 2_000 }
+const POLL_MS = 200
+
+/**
+ * Replaces an agent in place, and waits until the new one counts as good: nobody needs it to for what the amphora serves.
+ * Safe to repeat, and to begin again after a crash.
+ * @param assertHeld throws when the caller should stop waiting
+ * @returns what the new agent says
+ * @throws UpgradeFailed, and what a request throws if the agent cannot be asked at all
+ */
+export async function upgradeAgent(
+  agents: AgentConnections,
+  target: AgentTarget,
+  bundle: AgentBundle,
+  assertHeld: () => void,
+): Promise<HelloResult> {
+  const before = await agents.request(target, { verb: 'hello' }, PROBE)
+  if (before.bundle === undefined) throw new UpgradeFailed('The agent is too old to be replaced in place.')
+  if (before.bundle !== bundle.sha256) {
+    assertHeld()
+    await requestUpgrade(agents, target, bundle)
+  }
+  const until = performance.now() + TRIAL_MS
+  for (;;) {
+    assertHeld()
+    const hello = await agents.request(target, { verb: 'hello' }, PROBE).catch((error: unknown) => {
+      if (!(error instanceof AgentUnreachable)) throw error
+      return null
+    })
+    if (hello?.bundle === bundle.sha256 && hello.onTrial !== true) return hello
+    if (hello?.failedUpgrade?.sha256 === bundle.sha256) {
+      throw new UpgradeFailed(`The new agent did not answer, and the former one is back. ${hello.failedUpgrade.output}`)
+    }
+    if (performance.now() > until) {
+      throw new UpgradeFailed(
+        `The new agent did not answer within ${TRIAL_MS / 1000} s${hello === null ? ', nor did the former one' : ''}.`,
+      )
+    }
+    await sleep(POLL_MS)
+  }
+}
+
+async function requestUpgrade(
+  agents: AgentConnections,
+  target: AgentTarget,
+  { sha256, content }: AgentBundle,
+): Promise<void> {
+  const body = { verb: 'upgrade', sha256, bundle: content.toString('base64') } as const
+  try {
+    await agents.request(target, body, { timeoutMs: REQUEST_MS })
+  } catch (error) {
+    if (error instanceof AgentRefused) {
+      throw new UpgradeFailed(`${error.error.message} ${error.error.details}`.trim())
+    }
+    // It may have been carried out: the agent restarts right after its answer.
+    if (!(error instanceof AgentUnreachable) || error.reason !== 'connection-lost') throw error
+  }
+}
