@@ -5,7 +5,11 @@ export type MachineSpec = {
   amphoraId: string
   /** The project whose share of the host it uses; null for a warm amphora. */
   projectId: string | null
-  managementPort: Port
+  placement: Placement
+  /** Ids of amphorae whose host and zone it avoids if it can: the other one of the pair. */
+  apart: readonly string[]
+  /** Null for a driver whose machines have a management address of their own. */
+  managementPort: Port | null
   /** Prefix length of the management subnet. */
   managementPrefix: number
   /** Written into the machine before its first start; never in a process argument or environment. */
@@ -38,6 +42,8 @@ export type Inspection = {
 
 export type Machine = {
   amphoraId: string
+  /** Name of its driver. */
+  driver: string
   /** A UUID: clients of Octavia read it as that of a server. */
   computeId: string
   /** What its host calls it. */
@@ -47,20 +53,55 @@ export type Machine = {
   start?: string
 }
 
-/** The flavor and the zone of a machine, as the API shows them. */
-export type Placement = { flavor: string; zone: string }
+/** The zone of machines on the controller's host whose load balancer names none. */
+export const LOCAL_ZONE = 'local'
 
-/**
- * A plugged port with a working interface. `addresses`: those it may send from; null if an earlier version
- * plugged it.
- */
-export type PluggedPort = { id: string; addresses: readonly string[] | null }
+/** On what and where a machine runs, decided before it exists; see placement.ts. */
+export type Placement = {
+  driver: string
+  /** The compute flavor. */
+  flavor: string
+  /** The compute zone; null: any. */
+  zone: string | null
+  /** Null: what its host has. */
+  memoryMiB: number | null
+  /** May be a fraction. Null: what its host has. */
+  cores: number | null
+  /** Tag of its image; null: the driver's default. */
+  imageTag: string | null
+}
+
+/** A machine that runs, with what its driver chose for it. */
+export type CreatedMachine = Machine & {
+  zone: string
+  /** The image that it runs; `id` is the SHA-256 of its disk in hexadecimal. Null without an image. */
+  image: { tag: string; id: string } | null
+  /** If the machine has a management address of its own. */
+  managementAddress?: string
+}
+
+/** A plugged port with a working interface. */
+export type PluggedPort = {
+  id: string
+  /** Those it may send from; null if an earlier version plugged it. */
+  addresses: readonly string[] | null
+  /** If it is not the port's. */
+  macAddress?: string
+  /** The interface's name, if it must keep the one it has. */
+  device?: string
+}
+
+/** This host cannot run machines of a driver. The message is a sentence for the load balancer's owner. */
+export class ComputeUnavailable extends Error {}
 
 /** Runs amphora machines. Every call is idempotent, keyed by the amphora's id, and has its own time limit. */
 export type ComputeDriver = {
   name: string
-  /** Starts the machine unless it is running. Recreates a stopped or incomplete one. */
-  create(spec: MachineSpec): Promise<Machine & Placement>
+  /**
+   * Starts the machine unless it is running. Recreates a stopped or incomplete one.
+   * @throws ComputeUnavailable
+   */
+  create(spec: MachineSpec): Promise<CreatedMachine>
   find(amphoraId: string): Promise<Machine | null>
   list(): Promise<Machine[]>
   /** Inspects a silent or unreachable machine from its host; null if it is not running or cannot be inspected. */
@@ -71,7 +112,7 @@ export type ComputeDriver = {
    * Adds a network interface with the port's MAC address on the port's network to a running machine, or lets its
    * existing interface send from all of the port's addresses. Assigns the machine to the project.
    */
-  plug(amphoraId: string, port: Port, projectId: string): Promise<void>
+  plug(amphoraId: string, port: Port, projectId: string): Promise<PluggedPort>
   unplug(amphoraId: string, portId: string): Promise<void>
   /** Excludes the management port. */
   pluggedPorts(amphoraId: string): Promise<PluggedPort[]>

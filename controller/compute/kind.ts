@@ -1,8 +1,10 @@
 import type * as z from 'zod'
 import type { Finding } from '../checks/finding.js'
+import type { Database } from '../database/connection.js'
 import type { Logger } from '../log/log.js'
+import type { NetworkDriver } from '../network/driver.js'
 import type { Filters } from '../network/local/security-groups/filters.js'
-import type { ComputeDriver } from './driver.js'
+import type { ComputeDriver, Placement } from './driver.js'
 
 /** The settings group `compute`; each driver reads its own options from it. */
 export type ComputeGroup = Readonly<Record<string, unknown>>
@@ -11,6 +13,10 @@ export type ComputeContext = {
   /** Distinguishes the machines of this installation from others on the host. */
   instance: string
   stateDirectory: string
+  /** The role of the load balancer service; null in commands that work without a database. */
+  database: Database | null
+  /** Null in commands that work without a database. */
+  network: NetworkDriver | null
   networkMtu: (networkId: string) => Promise<number>
   /** What a port may send and receive; null: everything. */
   portFilters: (portId: string) => Promise<Filters | null>
@@ -32,11 +38,21 @@ export type ComputeDriverKind = {
   /** False if its amphorae exist only in the database. */
   runsMachines: boolean
   options: Readonly<Record<string, z.ZodType>>
-  /** Sizes and places of its machines, as flavors and availability zones may name them; null if it accepts any. */
-  offers: { flavors: readonly string[]; zones: readonly string[] } | null
+  /**
+   * Compute flavors and zones that it has without a setting; null if it accepts any. `zones` is null if its hosts have
+   * zones of their own.
+   */
+  offers: { flavors: readonly string[]; zones: readonly string[] | null } | null
+  /** Size of its machines for a flavor that says nothing about it; see Placement. */
+  size: (settings: ComputeGroup) => Pick<Placement, 'memoryMiB' | 'cores'>
+  /** Whether its machines run an image. */
+  usesImages: boolean
+  /** Whether its machines have a management address of their own, and get no management port. */
+  ownsManagement: boolean
   /** Programs it needs on the controller's host. */
   programs: readonly Program[]
   /** Checks for `krater doctor`. */
   check: (settings: ComputeGroup) => Promise<Finding[]>
+  /** @throws ComputeUnavailable */
   open: (context: ComputeContext) => Promise<ComputeDriver>
 }

@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Bindings } from '../bindings/bindings.js'
 import type { Challenges } from '../bindings/challenges.js'
 import type { ComputeDriver, MachineSpec } from '../compute/driver.js'
-import type { ComputeSettings } from '../compute/options.js'
+import type { PlacementRules } from '../compute/placement.js'
 import type { Database } from '../database/connection.js'
 import type { HealthManagerSettings } from '../health-manager/options.js'
 import type { KeyChannelAccess } from '../key-channel/keys.js'
@@ -28,6 +28,7 @@ export type HousekeepingOptions = {
   database: Database
   network: NetworkDriver
   compute: ComputeDriver
+  placement: PlacementRules
   agents: AgentConnections
   turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
@@ -40,7 +41,7 @@ export type HousekeepingOptions = {
   bindings: Bindings
   /** Null with another key manager, which publishes none. */
   challenges: Challenges | null
-  config: { compute: ComputeSettings; health_manager: HealthManagerSettings; housekeeping: HousekeepingSettings }
+  config: { health_manager: HealthManagerSettings; housekeeping: HousekeepingSettings }
   log: Logger
   /** Value for lease_owner; unique for each start. */
   owner?: string
@@ -73,7 +74,6 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   const pool: WarmPool = {
     database,
     parts: { ...options, beatIntervalSeconds: config.health_manager.beat_interval },
-    size: config.compute.warm_amphorae,
     owner,
     log,
     signal: stopping.signal,

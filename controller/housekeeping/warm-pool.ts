@@ -1,9 +1,10 @@
+import { type Flavor, placementOf } from '../compute/placement.js'
 import type { Database } from '../database/connection.js'
-import { execute, many, maybeOne, one } from '../database/query.js'
+import { execute, many, maybeOne } from '../database/query.js'
 import { assignments, type Bound, prepared, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
 import type { Logger } from '../log/log.js'
-import { limitsColumn } from '../provider/amphora/act/amphora-rows.js'
+import { agentColumns, readPlacement } from '../provider/amphora/act/amphora-rows.js'
 import { createMachine, deletePorts, type MachineParts, machineColumns } from '../provider/amphora/act/machine.js'
 import { agentTarget, awaitAgent, probeAgent } from '../provider/amphora/agent/agent.js'
 import { type Claim, claimDue, isHeld, releaseClaim } from '../queue/claim.js'
@@ -12,8 +13,6 @@ import { keepClaim } from '../queue/keep-claim.js'
 export type WarmPool = {
   database: Database
   parts: MachineParts
-  /** Amphorae to keep ready. */
-  size: number
   owner: string
   log: Logger
   signal: AbortSignal
@@ -29,30 +28,56 @@ const POOL_CAUSE = { projectId: null, isRepair: false }
 /** SQL condition: the amphora is in the warm pool, ready or booting. */
 const IN_POOL = sql`load_balancer_id IS NULL AND status IN ('BOOTING', 'READY')`
 
-/** Adds or removes rows until the pool has its size. Safe for concurrent housekeepers. */
-export async function sizeWarmPool({ database, size }: WarmPool): Promise<void> {
-  if ((await countPool(database)) === size) return
+/**
+ * Adds or removes rows until the pool has as many of each flavor as the settings say. Safe for concurrent
+ * housekeepers.
+ */
+export async function sizeWarmPool({ database, parts }: WarmPool): Promise<void> {
+  const { flavors } = parts.placement
+  if (differences(flavors, await countPool(database)).length === 0) return
   await inTransaction(database, async trx => {
     await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm pool'))`)
-    const missing = size - (await countPool(trx))
-    if (missing > 0) {
-      await execute(
-        trx,
-        sql`INSERT INTO amphora (id, status) SELECT gen_random_uuid(), 'BOOTING' FROM generate_series(1, ${missing}::int)`,
-      )
-    } else if (missing < 0) {
-      await execute(
-        trx,
-        sql`UPDATE amphora SET status = 'PENDING_DELETE', updated_at = now()
-          WHERE id IN (SELECT id FROM amphora WHERE ${IN_POOL} ORDER BY status, created_at DESC LIMIT ${-missing} FOR UPDATE SKIP LOCKED)`,
-      )
+    for (const { flavor, driver, missing } of differences(flavors, await countPool(trx))) {
+      if (missing > 0) {
+        await execute(
+          trx,
+          sql`INSERT INTO amphora (id, status, compute_driver, compute_flavor, image_tag)
+              SELECT gen_random_uuid(), 'BOOTING', ${driver}, ${flavor}, ${flavors.get(flavor)?.imageTag ?? null}
+                FROM generate_series(1, ${missing}::int)`,
+        )
+      } else {
+        await execute(
+          trx,
+          sql`UPDATE amphora SET status = 'PENDING_DELETE', updated_at = now()
+            WHERE id IN (SELECT id FROM amphora
+                          WHERE ${IN_POOL} AND compute_flavor IS NOT DISTINCT FROM ${flavor} AND compute_driver IS NOT DISTINCT FROM ${driver}
+                          ORDER BY status, created_at DESC LIMIT ${-missing} FOR UPDATE SKIP LOCKED)`,
+        )
+      }
     }
   })
 }
 
-async function countPool(database: Database): Promise<number> {
-  const counted = sql<{ count: number }>`SELECT count(*)::int AS count FROM amphora WHERE ${IN_POOL}`
-  return (await one(database, counted)).count
+type Pooled = { flavor: string; driver: string; count: number }
+
+/** By how many amphorae the pool lacks, or with a negative number exceeds, what it should have of each flavor. */
+function differences(flavors: ReadonlyMap<string, Flavor>, pool: readonly Pooled[]) {
+  const wanted = [...flavors].map(([flavor, { driver, warm }]) => ({ flavor, driver, warm }))
+  const isOf = (one: Omit<Pooled, 'count'>) => (other: Omit<Pooled, 'count'>) =>
+    one.flavor === other.flavor && one.driver === other.driver
+  return [
+    ...wanted.map(({ warm, ...one }) => ({ ...one, missing: warm - (pool.find(isOf(one))?.count ?? 0) })),
+    ...pool.filter(one => !wanted.some(isOf(one))).map(({ count, ...one }) => ({ ...one, missing: -count })),
+  ].filter(({ missing }) => missing !== 0)
+}
+
+async function countPool(database: Database): Promise<Pooled[]> {
+  return many(
+    database,
+    sql<Pooled>`
+      SELECT compute_flavor AS flavor, compute_driver AS driver, count(*)::int AS count
+        FROM amphora WHERE ${IN_POOL} GROUP BY compute_flavor, compute_driver`,
+  )
 }
 
 /**
@@ -100,13 +125,14 @@ async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>)
 class Interrupted extends Error {}
 
 async function boot({ database, parts }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {
+  const placement = placementOf(parts.placement, await readPlacement(database, parts.placement, claim.id))
   const machine = await parts.turns.take(POOL_CAUSE, () =>
-    createMachine(parts, { amphoraId: claim.id, projectId: null }, assertHeld),
+    createMachine(parts, { amphoraId: claim.id, projectId: null, placement, apart: [] }, assertHeld),
   )
   await write(database, claim, machineColumns(machine))
   const target = agentTarget(parts.masterKey, claim.id, machine.managementAddress)
-  const { limits } = await awaitAgent(parts.agents, target, AGENT_START_MS, assertHeld)
-  await write(database, claim, { status: 'READY', limits: limitsColumn(limits), lease_owner: null, lease_until: null })
+  const hello = await awaitAgent(parts.agents, target, AGENT_START_MS, assertHeld)
+  await write(database, claim, { status: 'READY', ...agentColumns(hello), lease_owner: null, lease_until: null })
 }
 
 async function remove({ database, parts }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {

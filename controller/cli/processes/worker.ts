@@ -1,6 +1,7 @@
 import { createBindings } from '../../bindings/bindings.js'
 import { createChallenges } from '../../bindings/challenges.js'
 import { openControllerChannel } from '../../bindings/channel.js'
+import { placementRules } from '../../compute/placement.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { startHousekeeping } from '../../housekeeping/housekeeping.js'
@@ -46,7 +47,8 @@ export async function runWorker(directory: string): Promise<void> {
     const parts = {
       database,
       network,
-      compute: await openCompute(instance, { network, networkDatabase, log }),
+      compute: await openCompute(instance, { database, network, networkDatabase, log }),
+      placement: placementRules(config.compute),
       agents,
       turns: createMachineTurns(),
       masterKey: keys.amphoraMaster,

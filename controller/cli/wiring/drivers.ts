@@ -2,9 +2,12 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ComputeDriver } from '../../compute/driver.js'
 import { computeDriver, computeDrivers } from '../../compute/drivers.js'
-import type { ComputeDriverKind } from '../../compute/kind.js'
+import type { ComputeContext, ComputeDriverKind } from '../../compute/kind.js'
+import { createMachines } from '../../compute/machines.js'
 import { configurationSchema } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { Logger } from '../../log/log.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
@@ -47,20 +50,43 @@ export const openNetwork = (instance: Instance, database: Database): Promise<Net
 export const portFilters = async (instance: Instance, database: Database, portId: string): Promise<Filters | null> =>
   networkDriverOf(instance).onHost ? readFiltersOf(database, portId) : null
 
-/** The configured compute driver, which can create machines. */
-export const openCompute = (
+/** Every compute driver that the settings permit, as one, which can create machines. */
+export async function openCompute(
   instance: Instance,
-  { network, networkDatabase, log }: { network: NetworkDriver; networkDatabase: Database; log: Logger },
-): Promise<ComputeDriver> =>
-  computeDriverOf(instance).open({
+  {
+    database,
+    network,
+    networkDatabase,
+    log,
+  }: { database: Database; network: NetworkDriver; networkDatabase: Database; log: Logger },
+): Promise<ComputeDriver> {
+  const context: ComputeContext = {
     instance: requireInstanceId(instance.directory),
     stateDirectory: instance.directory,
+    database,
+    network,
     networkMtu: async id => (await network.network(id))?.mtu ?? DEFAULT_MTU,
     portFilters: id => portFilters(instance, networkDatabase, id),
     agentBundle,
     settings: instance.config.compute,
     log,
+  }
+  const standard = computeDriverOf(instance)
+  if (!standard.runsMachines) return standard.open(context)
+  return createMachines({
+    kinds: computeDrivers.filter(({ runsMachines }) => runsMachines),
+    context,
+    driverOf: async amphoraId => {
+      const row = await maybeOne(
+        database,
+        sql<{ driver: string }>`
+          SELECT coalesce(compute_driver, ${standard.name}) AS driver FROM amphora WHERE id = ${amphoraId}`,
+      )
+      return row?.driver ?? null
+    },
+    log,
   })
+}
 
 /**
  * Every driver that may have machines of an instance on this host. Works without settings and without a database, so it
@@ -74,6 +100,8 @@ export const hostMachines = (directory: string, log: Logger): Promise<ComputeDri
         open({
           instance: requireInstanceId(directory),
           stateDirectory: directory,
+          database: null,
+          network: null,
           networkMtu: async () => DEFAULT_MTU,
           portFilters: async () => null,
           agentBundle,

@@ -15,8 +15,8 @@ export function createBootData(
   { amphoraId, managementPort, identity, healthManagers, beatIntervalSeconds, keyChannel }: MachineSpec,
   limits: Partial<Limits>,
 ): BootData {
-  const [first] = managementPort.fixedIps
-  if (first === undefined) throw new MachineError(`The management port ${managementPort.id} has no address.`)
+  const [first] = managementPort?.fixedIps ?? []
+  if (first === undefined) throw new MachineError(`The management port of amphora ${amphoraId} has no address.`)
   const boot: Boot = {
     amphoraId,
     heartbeatKey: identity.heartbeatKey.toString('hex'),

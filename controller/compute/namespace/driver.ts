@@ -6,7 +6,14 @@ import type { Fabric } from '../../network/local/fabric.js'
 import { namespacesNamed } from '../../network/local/namespace.js'
 import type { Filters } from '../../network/local/security-groups/filters.js'
 import { createQueues } from '../../process/in-turn.js'
-import type { ComputeDriver, Machine, MachineSpec, Placement, PluggedPort } from '../driver.js'
+import {
+  type ComputeDriver,
+  type CreatedMachine,
+  LOCAL_ZONE,
+  type Machine,
+  type MachineSpec,
+  type PluggedPort,
+} from '../driver.js'
 import { createBootData } from '../host/boot-data.js'
 import { assign, enforce, type Limits, release } from '../host/cgroup.js'
 import { type AccountRange, endMachine } from '../host/holder.js'
@@ -16,7 +23,6 @@ import { networkNamespace } from '../host/network-namespace.js'
 import { EXECUTABLE, READABLE, shareable } from '../host/shareable.js'
 import { inspectMachine } from './inspect-machine.js'
 import { sshdListens, startMachine } from './machine-process.js'
-import { PLACEMENT } from './placement.js'
 
 export type NamespaceDriverOptions = {
   /** Distinguishes this installation's machines from others on the host. */
@@ -32,13 +38,14 @@ export type NamespaceDriverOptions = {
   agentBundle: string
   /** Node.js binary for the agent; default: this process's own. */
   nodeProgram?: string
-  /** Resources of the host that each machine may use. */
+  /** Resources of the host that a machine may use if its flavor says nothing. */
   limits: Limits
   accounts: AccountRange
   log: Logger
 }
 
 const MANAGEMENT_INTERFACE = 'mgmt0'
+const MIB = 1024 * 1024
 const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
@@ -59,7 +66,7 @@ export class NamespaceDriver implements ComputeDriver {
     this.#prefix = `krater-${options.instance}-`
   }
 
-  create(spec: MachineSpec): Promise<Machine & Placement> {
+  create(spec: MachineSpec): Promise<CreatedMachine> {
     return this.#inTurn(spec.amphoraId, () => this.#create(spec))
   }
 
@@ -92,7 +99,7 @@ export class NamespaceDriver implements ComputeDriver {
     })
   }
 
-  plug(amphoraId: string, port: Port, projectId: string): Promise<void> {
+  plug(amphoraId: string, port: Port, projectId: string): Promise<PluggedPort> {
     const { fabric, networkMtu, portFilters, log } = this.#options
     return this.#inTurn(amphoraId, async () => {
       const machine = this.#machineOf(amphoraId)
@@ -118,6 +125,7 @@ export class NamespaceDriver implements ComputeDriver {
       })
       await Promise.all([fabric.attach(attachment), assigned])
       machine.files.recordPort(port.id, 'plugged', attachment.addresses)
+      return { id: port.id, addresses: attachment.addresses }
     })
   }
 
@@ -172,7 +180,7 @@ export class NamespaceDriver implements ComputeDriver {
     return { ...identityOf(amphoraId, machine), state, ...(start === undefined ? {} : { start }) }
   }
 
-  async #create(spec: MachineSpec): Promise<Machine & Placement> {
+  async #create(spec: MachineSpec): Promise<CreatedMachine> {
     const machine = this.#machineOf(spec.amphoraId)
     const started = performance.now()
     if (running(machine) === null) await this.#start(spec, machine)
@@ -183,11 +191,16 @@ export class NamespaceDriver implements ComputeDriver {
     const reachable = await sshdListens(holder)
     const milliseconds = Math.round(performance.now() - started)
     this.#options.log.info({ amphoraId: spec.amphoraId, reachable, milliseconds }, 'machine is running')
-    return { ...identityOf(spec.amphoraId, machine), state: 'running', ...PLACEMENT }
+    return {
+      ...identityOf(spec.amphoraId, machine),
+      state: 'running',
+      zone: spec.placement.zone ?? LOCAL_ZONE,
+      image: null,
+    }
   }
 
   async #start(spec: MachineSpec, machine: MachineParts): Promise<void> {
-    const { agentBundle, nodeProgram = process.execPath, limits, accounts, log } = this.#options
+    const { agentBundle, nodeProgram = process.execPath, accounts, log } = this.#options
     const { files, namespace } = machine
     await this.#takeDown(spec.amphoraId, machine)
     files.prepare()
@@ -195,7 +208,10 @@ export class NamespaceDriver implements ComputeDriver {
     const keeper = await namespace.make()
     try {
       await this.#attachManagement(spec, machine)
-      const { groups, inForce, lacking } = enforce(this.#placeOf(spec.amphoraId, spec.projectId), limits)
+      const { groups, inForce, lacking } = enforce(
+        this.#placeOf(spec.amphoraId, spec.projectId),
+        limitsOf(spec, this.#options.limits),
+      )
       for (const { what, why } of lacking)
         log.warn({ amphoraId: spec.amphoraId, why }, `the machine has no ${what} limit`)
       await startMachine({
@@ -215,7 +231,9 @@ export class NamespaceDriver implements ComputeDriver {
 
   async #attachManagement(spec: MachineSpec, { files, namespace }: MachineParts): Promise<void> {
     const { fabric, networkMtu } = this.#options
-    const { id, networkId, macAddress, fixedIps } = spec.managementPort
+    const { managementPort } = spec
+    if (managementPort === null) throw new MachineError(`Amphora ${spec.amphoraId} has no management port.`)
+    const { id, networkId, macAddress, fixedIps } = managementPort
     files.recordPort(id, 'management')
     await fabric.attach({
       networkId,
@@ -247,8 +265,21 @@ export class NamespaceDriver implements ComputeDriver {
   }
 }
 
+/** The limits of a machine's flavor, and the driver's where it says nothing. */
+function limitsOf(
+  { placement: { memoryMiB, cores } }: MachineSpec,
+  { memoryBytes, processors, processes }: Limits,
+): Limits {
+  return {
+    memoryBytes: memoryMiB === null ? memoryBytes : memoryMiB * MIB,
+    processors: cores ?? processors,
+    processes,
+  }
+}
+
 const identityOf = (amphoraId: string, { namespace }: MachineParts) => ({
   amphoraId,
+  driver: 'namespace',
   computeId: amphoraId,
   name: namespace.name,
 })

@@ -1,9 +1,9 @@
 import { join } from 'node:path'
 import * as z from 'zod'
+import { LOCAL_ZONE } from '../driver.js'
 import type { Limits } from '../host/cgroup.js'
 import type { ComputeDriverKind, ComputeGroup } from '../kind.js'
 import { namespaceOptions } from './options.js'
-import { PLACEMENT } from './placement.js'
 
 const ownSettings = z.object(namespaceOptions)
 
@@ -12,7 +12,13 @@ export const namespaceKind: ComputeDriverKind = {
   name: 'namespace',
   runsMachines: true,
   options: namespaceOptions,
-  offers: { flavors: [PLACEMENT.flavor], zones: [PLACEMENT.zone] },
+  offers: { flavors: ['namespace'], zones: [LOCAL_ZONE] },
+  size: settings => {
+    const { amphora_memory: memoryMiB, amphora_processors: cores } = ownSettings.parse(settings)
+    return { memoryMiB, cores }
+  },
+  usesImages: false,
+  ownsManagement: false,
   programs: [
     ['haproxy', 'haproxy'],
     ['keepalived', 'keepalived'],

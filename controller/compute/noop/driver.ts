@@ -1,8 +1,5 @@
 import { addressesOf } from '../../network/driver.js'
-import type { ComputeDriver, Machine, PluggedPort } from '../driver.js'
-
-/** Of every machine. */
-const PLACEMENT = { flavor: 'namespace', zone: 'local' } as const
+import { type ComputeDriver, LOCAL_ZONE, type Machine, type PluggedPort } from '../driver.js'
 
 /**
  * Amphorae that exist only in the database. Every amphora counts as running, even one that this process did not
@@ -11,12 +8,18 @@ const PLACEMENT = { flavor: 'namespace', zone: 'local' } as const
 export function createNoopComputeDriver(): ComputeDriver {
   const created = new Set<string>()
   const plugged = new Map<string, Map<string, PluggedPort>>()
-  const running = (amphoraId: string): Machine => ({ amphoraId, computeId: amphoraId, name: 'noop', state: 'running' })
+  const running = (amphoraId: string): Machine => ({
+    amphoraId,
+    driver: 'noop',
+    computeId: amphoraId,
+    name: 'noop',
+    state: 'running',
+  })
   return {
     name: 'noop',
-    create: async ({ amphoraId }) => {
+    create: async ({ amphoraId, placement }) => {
       created.add(amphoraId)
-      return { ...running(amphoraId), ...PLACEMENT }
+      return { ...running(amphoraId), zone: placement.zone ?? LOCAL_ZONE, image: null }
     },
     find: async amphoraId => running(amphoraId),
     list: async () => [...created].map(running),
@@ -26,8 +29,9 @@ export function createNoopComputeDriver(): ComputeDriver {
       plugged.delete(amphoraId)
     },
     plug: async (amphoraId, port) => {
-      const { id } = port
-      plugged.set(amphoraId, (plugged.get(amphoraId) ?? new Map()).set(id, { id, addresses: addressesOf(port) }))
+      const one = { id: port.id, addresses: addressesOf(port) }
+      plugged.set(amphoraId, (plugged.get(amphoraId) ?? new Map()).set(port.id, one))
+      return one
     },
     unplug: async (amphoraId, portId) => {
       plugged.get(amphoraId)?.delete(portId)

@@ -18,6 +18,7 @@ import { certificateProofs } from './016-certificate-proofs.js'
 import { acmeChallenges } from './017-acme-challenges.js'
 import { expiryNotices } from './018-expiry-notices.js'
 import { untoldBindings } from './019-untold-bindings.js'
+import { placement } from './020-placement.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -39,4 +40,5 @@ export const migrations: readonly Migration[] = [
   acmeChallenges,
   expiryNotices,
   untoldBindings,
+  placement,
 ]

@@ -27,7 +27,9 @@ export const amphoraCapabilities = ({ offers }: Pick<ComputeDriverKind, 'offers'
   usesMachines: true,
   datagramsAcrossIpVersions: false,
   flavorKeys: flavorKeys(offers === null ? {} : { compute_flavor: offers.flavors, amp_image_tag: [] }),
-  availabilityZoneKeys: availabilityZoneKeys(offers === null ? {} : { compute_zone: offers.zones, volume_zone: [] }),
+  availabilityZoneKeys: availabilityZoneKeys(
+    offers === null ? {} : { volume_zone: [], ...(offers.zones === null ? {} : { compute_zone: offers.zones }) },
+  ),
 })
 
 /** The same provider under the name that older clients use. */

@@ -1,11 +1,12 @@
 import type { Bindings } from '../../bindings/bindings.js'
-import type { ComputeDriver, MachineSpec } from '../../compute/driver.js'
+import { type ComputeDriver, ComputeUnavailable, type MachineSpec } from '../../compute/driver.js'
+import type { PlacementRules } from '../../compute/placement.js'
 import type { Database } from '../../database/connection.js'
 import type { HealthManagerSettings } from '../../health-manager/options.js'
 import type { KeyChannelAccess } from '../../key-channel/keys.js'
 import type { Logger } from '../../log/log.js'
 import type { NetworkDriver } from '../../network/driver.js'
-import type { Provider } from '../provider.js'
+import { type Provider, ProvisioningFault } from '../provider.js'
 import { converge } from './act/converge.js'
 import type { MachineTurns } from './act/machine-turns.js'
 import type { Remembered } from './act/observe.js'
@@ -17,6 +18,7 @@ export type AmphoraProviderOptions = {
   database: Database
   network: NetworkDriver
   compute: ComputeDriver
+  placement: PlacementRules
   agents: AgentConnections
   turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
@@ -67,7 +69,9 @@ export function createAmphoraProvider(options: AmphoraProviderOptions): Provider
         claim,
         tree,
         signal,
-      )
+      ).catch((error: unknown) => {
+        throw error instanceof ComputeUnavailable ? new ProvisioningFault('compute-unavailable', error.message) : error
+      })
       if (observed === null || tree.change === 'delete') return
       memory.set(tree.id, { fence: claim.fence, observed })
       const [oldest] = memory.keys()

@@ -49,8 +49,14 @@ t.test('a machine', async t => {
   const { spec, target, identity } = lab.amphora()
   const { amphoraId } = target
   const inside = (command: string) => asOperator(target, operatorKey, command)
-  const machine = { amphoraId, computeId: amphoraId, name: lab.namespaceOf(amphoraId), state: 'running' }
-  const created = { ...machine, flavor: 'namespace', zone: 'local' }
+  const machine = {
+    amphoraId,
+    driver: 'namespace',
+    computeId: amphoraId,
+    name: lab.namespaceOf(amphoraId),
+    state: 'running',
+  }
+  const created = { ...machine, zone: 'local', image: null }
 
   t.test('does not exist before create', async t => {
     t.equal(await driver.find(amphoraId), null)

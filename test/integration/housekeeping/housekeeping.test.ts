@@ -10,6 +10,7 @@ import { AgentUnreachable } from '../../../controller/provider/amphora/agent/err
 import { createTestDatabase } from '../../support/database/database.js'
 import { insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
 import { eventually } from '../../support/eventually.js'
+import { PLACEMENT, PLACEMENT_COLUMNS, rulesOf } from '../../support/inputs/placement.js'
 import { type AmphoraWorld, createAmphoraWorld, VIP_SUBNET } from '../../support/worlds/amphora-world.js'
 import { NO_BINDINGS, NO_CHALLENGES, NO_KEY_CHANNEL } from '../../support/worlds/unbound.js'
 
@@ -32,10 +33,8 @@ t.test('housekeeping', async t => {
       keyChannel: NO_KEY_CHANNEL,
       bindings: NO_BINDINGS,
       challenges: NO_CHALLENGES,
-      config: configurationSchema.parse({
-        compute: { warm_amphorae: warm },
-        housekeeping: { sweep_interval: 0.1 },
-      }),
+      placement: rulesOf({ warm_amphorae: warm }),
+      config: configurationSchema.parse({ housekeeping: { sweep_interval: 0.1 } }),
       log,
       poolIntervalSeconds: 0.05,
     })
@@ -115,7 +114,8 @@ t.test('housekeeping', async t => {
     }
     const { signal } = new AbortController()
     for (const size of [4, 1, 3]) {
-      const pool = { database: db, parts, size, owner: 'test', log, signal }
+      const placement = rulesOf({ warm_amphorae: size })
+      const pool = { database: db, parts: { ...parts, placement }, owner: 'test', log, signal }
       await Promise.all(Array.from({ length: 8 }, () => sizeWarmPool(pool)))
       t.equal((await warmIds('BOOTING')).length, size)
     }
@@ -128,6 +128,7 @@ t.test('housekeeping', async t => {
     await db('amphora').insert({
       id,
       status: 'BOOTING',
+      ...PLACEMENT_COLUMNS,
       lease_owner: 'dead',
       lease_until: db.raw(`now() + interval '300 milliseconds'`),
     })
@@ -142,7 +143,7 @@ t.test('housekeeping', async t => {
     const world = createAmphoraWorld()
     const drivers = world.enter()
     const doomed = randomUUID()
-    await db('amphora').insert({ id: doomed, status: 'BOOTING' })
+    await db('amphora').insert({ id: doomed, status: 'BOOTING', ...PLACEMENT_COLUMNS })
     const agents = {
       ...drivers.agents,
       request: (...[target, body, limits]: Parameters<typeof drivers.agents.request>) =>
@@ -202,13 +203,15 @@ t.test('housekeeping', async t => {
         deviceOwner,
       })
     const kept: string[] = []
-    const machine = { computeId: 'c', name: 'm', state: 'running' as const }
+    const machine = { driver: 'namespace', computeId: 'c', name: 'm', state: 'running' as const }
     for (const id of [owned, orphan]) {
       const managementPort = await portFor(id, 'Octavia:management')
       const base = await portFor(id, 'Octavia:amphora')
       await compute.create({
         amphoraId: id,
         projectId: null,
+        placement: PLACEMENT,
+        apart: [],
         managementPort,
         managementPrefix: 24,
         identity: {

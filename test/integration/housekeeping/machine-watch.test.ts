@@ -27,7 +27,14 @@ t.test('the machine watch', async t => {
     list: async () =>
       [...machines].map(([amphoraId, state]): Machine => {
         const start = starts.get(amphoraId)
-        return { amphoraId, computeId: '', name: '', state, ...(start === undefined ? {} : { start }) }
+        return {
+          amphoraId,
+          driver: 'namespace',
+          computeId: '',
+          name: '',
+          state,
+          ...(start === undefined ? {} : { start }),
+        }
       }),
   }
   const watch = (before: Watched, database: Database = db) => watchMachines({ database, compute, log }, before)

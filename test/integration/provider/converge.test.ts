@@ -55,7 +55,8 @@ t.test('converge', async t => {
       lb_network_ip: /^10\.0\.0\./,
       vrrp_interface: /^eth-/,
       compute_id: amphora.id,
-      compute_flavor: 'memory',
+      compute_driver: 'namespace',
+      compute_flavor: 'namespace',
       cached_zone: 'here',
     })
     t.match(amphora.applied_objects, { listeners: [/-/] })

@@ -197,19 +197,20 @@ export function createAmphoraWorld() {
     }
     const describe = (amphoraId: string, { state }: MachineState) => ({
       amphoraId,
+      driver: 'namespace',
       computeId: amphoraId,
       name: `m-${amphoraId}`,
       state,
     })
     return {
       name: 'in memory',
-      create: ({ amphoraId }) =>
+      create: ({ amphoraId, placement }) =>
         call('create', broken, () => {
           const before = machines.get(amphoraId)
           const machine: MachineState =
             before?.state === 'running' ? before : { state: 'running', hung: false, cut: false, ...newlyStarted() }
           machines.set(amphoraId, machine)
-          return { ...describe(amphoraId, machine), flavor: 'memory', zone: 'here' }
+          return { ...describe(amphoraId, machine), zone: placement.zone ?? 'here', image: null }
         }),
       find: id =>
         call('find', broken, () => {
@@ -223,7 +224,11 @@ export function createAmphoraWorld() {
       },
       list: async () => [...machines].map(([id, machine]) => describe(id, machine)),
       delete: id => call('delete', broken, () => void machines.delete(id)),
-      plug: (id, port) => call('plug', broken, () => void runningOf(id).plugged.set(port.id, port)),
+      plug: (id, port) =>
+        call('plug', broken, () => {
+          runningOf(id).plugged.set(port.id, port)
+          return { id: port.id, addresses: addressesOf(port) }
+        }),
       unplug: (id, portId) => call('unplug', broken, () => void machines.get(id)?.plugged.delete(portId)),
       pluggedPorts: id =>
         call('pluggedPorts', broken, () =>

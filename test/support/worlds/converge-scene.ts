@@ -17,6 +17,7 @@ import { ClaimLost, type Provider } from '../../../controller/provider/provider.
 import type { Claim } from '../../../controller/queue/claim.js'
 import { settle } from '../../../controller/worker/settle.js'
 import { changeLoadBalancer, changeTree, insertChildren, insertLoadBalancer } from '../database/load-balancer-rows.js'
+import { PLACEMENT, PLACEMENT_COLUMNS, rulesOf } from '../inputs/placement.js'
 import { type AmphoraWorld, createAmphoraWorld, MEMBER_SUBNETS, VIP_SUBNET } from './amphora-world.js'
 import { NO_BINDINGS, NO_KEY_CHANNEL } from './unbound.js'
 
@@ -30,6 +31,7 @@ export const providerOf = (
 ): Provider =>
   createAmphoraProvider({
     ...drivers,
+    placement: rulesOf(),
     database,
     masterKey: Buffer.alloc(32, 7),
     controllerPublicKey: 'ssh-ed25519 AAAA controller',
@@ -199,6 +201,8 @@ export async function addWarmAmphora(db: Database, world: AmphoraWorld): Promise
   await compute.create({
     amphoraId: id,
     projectId: null,
+    placement: PLACEMENT,
+    apart: [],
     managementPort,
     managementPrefix: 24,
     identity: {
@@ -215,6 +219,7 @@ export async function addWarmAmphora(db: Database, world: AmphoraWorld): Promise
   await db('amphora').insert({
     id,
     status: 'READY',
+    ...PLACEMENT_COLUMNS,
     lb_network_ip: managementPort.fixedIps[0]?.address,
     management_port_id: managementPort.id,
   })

@@ -18,6 +18,7 @@ import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js
 import { channelAccessOf } from '../../../controller/key-channel/keys.js'
 import type { Port } from '../../../controller/network/driver.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
+import { PLACEMENT } from '../inputs/placement.js'
 import { newSshKeyPair } from '../inputs/ssh-keys.js'
 import { SHARES } from './machine-shares.js'
 import { NO_KEY_CHANNEL } from './unbound.js'
@@ -58,15 +59,17 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
     amphoraId: string = randomUUID(),
     projectId: string | null = 'tests',
   ): {
-    spec: MachineSpec
+    spec: MachineSpec & { managementPort: Port }
     target: SshTarget & { amphoraId: string }
     identity: AmphoraIdentity
   } {
     const identity = amphoraIdentity(master, amphoraId)
     const host = `${subnet}.${++lastHost}`
-    const spec: MachineSpec = {
+    const spec = {
       amphoraId,
       projectId,
+      placement: PLACEMENT,
+      apart: [],
       managementPrefix: 24,
       managementPort: createPort(networkId, host),
       identity: {

@@ -98,6 +98,7 @@ export function createAmphora(tree: LoadBalancerTree, change: Partial<ObservedAm
     serves: null,
     ports,
     plugged: ports.map(port => port.id),
+    interfaces: [],
     agent: { state: 'answers', haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null, drain: null },
     ...change,
   }

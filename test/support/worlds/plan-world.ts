@@ -320,6 +320,7 @@ function observationOf({ row, machine, ports }: Amphora): ObservedAmphora {
     machine: machine === null ? 'absent' : 'running',
     ports: [...ports],
     plugged: [...(machine?.plugged ?? [])],
+    interfaces: [],
     serves: machine === null ? null : !machine.hung && applied !== null,
     agent:
       machine === null || machine.hung

@@ -12,6 +12,7 @@ import { checkInotifyLimit, checkPriorities } from '../../../controller/compute/
 import { createNoopComputeDriver } from '../../../controller/compute/noop/driver.js'
 import type { Port } from '../../../controller/network/driver.js'
 import { createQueues } from '../../../controller/process/in-turn.js'
+import { PLACEMENT } from '../../support/inputs/placement.js'
 
 const master = Buffer.alloc(32, 7)
 const AMPHORA = '0b1c5a3e-6a43-4d2e-9c67-0c5f1c6c4f10'
@@ -79,13 +80,13 @@ t.test('heartbeat keys', async t => {
 
 t.test('the noop driver', async t => {
   const driver = createNoopComputeDriver()
-  const spec = { amphoraId: AMPHORA } as MachineSpec
-  const machine = { amphoraId: AMPHORA, computeId: AMPHORA, name: 'noop', state: 'running' }
+  const spec = { amphoraId: AMPHORA, placement: PLACEMENT } as MachineSpec
+  const machine = { amphoraId: AMPHORA, driver: 'noop', computeId: AMPHORA, name: 'noop', state: 'running' }
 
   t.test('finds every amphora running, but lists only those that it created', async t => {
     t.same(await driver.find(AMPHORA), machine)
     t.same(await driver.list(), [], 'lists only what it created')
-    const created = { ...machine, flavor: 'namespace', zone: 'local' }
+    const created = { ...machine, zone: 'local', image: null }
     t.same(await driver.create(spec), created)
     t.same(await driver.create(spec), created)
     t.same(await driver.list(), [machine])

@@ -35,7 +35,7 @@ export const amphora = defineResource({
     cached_zone: derived('text', 'o.cached_zone', 'Zone of the machine.'),
     created_at: shared.createdAt,
     updated_at: shared.updatedAt,
-    image_id: derived('uuid', 'NULL::uuid', 'Image of the machine.'),
+    image_id: derived('uuid', 'left(o.image_id, 32)::uuid', 'Image of the machine: the first half of its SHA-256.'),
     compute_flavor: derived('text', 'o.compute_flavor', 'Flavor of the machine.'),
   },
 })

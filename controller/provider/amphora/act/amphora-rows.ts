@@ -1,12 +1,11 @@
+import type { HelloResult } from '../../../../amphora-agent/protocol/messages.js'
+import type { PlacementRules, RecordedPlacement } from '../../../compute/placement.js'
 import type { Database } from '../../../database/connection.js'
-import { execute, many } from '../../../database/query.js'
+import { execute, many, one } from '../../../database/query.js'
 import { assignments, json, prepared, sql } from '../../../database/sql.js'
-import { inTransaction } from '../../../database/transaction.js'
-import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
 import type { Claim } from '../../../queue/claim.js'
 import { ClaimLost } from '../../provider.js'
 import type { AmphoraRow } from '../plan/observation.js'
-import { type Role, vrrpPriority } from '../plan/topology.js'
 
 export type AmphoraRows = {
   amphorae: AmphoraRow[]
@@ -41,61 +40,35 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
 }
 
 /** Within a statement, keeps the claim from passing to another worker until the statement ends. */
-const held = ({ id, fence }: Claim) => sql`SELECT id FROM load_balancer WHERE id = ${id} AND fence = ${fence} FOR SHARE`
+export const held = ({ id, fence }: Claim) =>
+  sql`SELECT id FROM load_balancer WHERE id = ${id} AND fence = ${fence} FOR SHARE`
 
-/** SQL condition: an amphora is ready and not leased. */
-const WARM = sql`load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
-
-/**
- * Assigns a warm amphora to the load balancer. Unless it is for a repair, a project's adoptions in the last minute must
- * not exceed the number of warm amphorae: a project that keeps creating load balancers leaves some to others and to
- * repairs.
- * @returns false if none is available
- */
-export async function adoptWarmAmphora(
+/** What an amphora's row records of its placement. */
+export async function readPlacement(
   database: Database,
-  claim: Claim,
-  { role, projectId, isRepair }: { role: Role; projectId: string; isRepair: boolean },
-): Promise<boolean> {
-  return inTransaction(database, async trx => {
-    // Concurrent adoptions of one project would all see the same count.
-    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm amphorae'), hashtext(${projectId}))`)
-    const adopted = await execute(
-      trx,
-      sql`
-       WITH held AS (${held(claim)}),
-            had AS (SELECT count(*) AS count FROM amphora_adoption
-                     WHERE project_id = ${projectId} AND created_at > now() - interval '1 minute'),
-            warm AS (SELECT id FROM amphora
-                      WHERE ${WARM} AND (${isRepair} OR (SELECT count FROM had) <= (SELECT count(*) FROM amphora WHERE ${WARM}))
-                      ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED),
-            noted AS (INSERT INTO amphora_adoption (project_id) SELECT ${projectId} FROM held, warm)
-       UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = ${role}, vrrp_priority = ${vrrpPriority(role)}, updated_at = now()
-         FROM held, warm WHERE a.id = warm.id RETURNING a.id`,
-    )
-    return adopted === 1
-  })
-}
-
-/** Inserts the row of a new amphora, which has no machine yet. @throws ClaimLost */
-export async function insertAmphora(database: Database, claim: Claim, role: Role): Promise<void> {
-  const inserted = await execute(
+  { driver }: PlacementRules,
+  amphoraId: string,
+): Promise<RecordedPlacement> {
+  return one(
     database,
-    sql`
-     WITH held AS (${held(claim)})
-     INSERT INTO amphora (id, load_balancer_id, status, role, vrrp_priority)
-     SELECT gen_random_uuid(), held.id, 'BOOTING', ${role}, ${vrrpPriority(role)} FROM held`,
+    sql<RecordedPlacement>`
+     SELECT coalesce(compute_driver, ${driver}) AS driver, coalesce(compute_flavor, ${driver}) AS flavor,
+            cached_zone AS zone, image_tag AS "imageTag"
+       FROM amphora WHERE id = ${amphoraId}`,
   )
-  if (inserted === 0) throw new ClaimLost()
 }
 
 export type AmphoraColumns = Partial<{
   status: string
   compute_id: string
+  compute_driver: string
   compute_flavor: string
   cached_zone: string
+  image_tag: string | null
+  image_id: string | null
+  agent_version: string
   lb_network_ip: string
-  management_port_id: string
+  management_port_id: string | null
   unreachable_since: null
   vrrp_ip: string
   vrrp_port_id: string
@@ -108,9 +81,11 @@ export type AmphoraColumns = Partial<{
   limits: string | null
 }>
 
-/** Encodes an amphora's machine limits for its row. */
-export const limitsColumn = (limits: MachineLimits | undefined): string | null =>
-  limits === undefined ? null : json(limits)
+/** What an amphora's row records of its agent. */
+export const agentColumns = ({ agentVersion, limits }: Pick<HelloResult, 'agentVersion' | 'limits'>) => ({
+  agent_version: agentVersion,
+  limits: limits === undefined ? null : json(limits),
+})
 
 /** Writes columns of one amphora of a claimed load balancer. @throws ClaimLost */
 export async function updateAmphora(

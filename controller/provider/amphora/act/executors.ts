@@ -1,6 +1,7 @@
 import type { Desired } from '../../../../amphora-agent/protocol/desired.js'
 import type { MissingMaterial } from '../../../../amphora-agent/protocol/messages.js'
 import type { Bindings } from '../../../bindings/bindings.js'
+import { placementOf } from '../../../compute/placement.js'
 import type { Database } from '../../../database/connection.js'
 import { maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
@@ -13,6 +14,7 @@ import { releaseVipPort, vipPortRequest } from '../../vip-port.js'
 import { agentTarget, announceVips, awaitAgent, awaitLeaving, awaitVips, beginHandover, drain } from '../agent/agent.js'
 import type { AgentTarget } from '../agent/connection.js'
 import { withTimeLimit } from '../agent/time-limit.js'
+import { apartFrom } from '../plan/apart.js'
 import { covers } from '../plan/desired-ports.js'
 import { machineLimits } from '../plan/desired-state.js'
 import type { Observed } from '../plan/observation.js'
@@ -20,12 +22,12 @@ import { incompleteSuccessor, restartLimitFault } from '../plan/plan-unreachable
 import type { Step } from '../plan/step.js'
 import { shortageOf } from '../rendering/desired.js'
 import { interfaceName } from '../rendering/keepalived/interfaces.js'
+import { allocateAmphora } from './allocate.js'
 import {
-  adoptWarmAmphora,
+  agentColumns,
   deleteAmphora,
-  insertAmphora,
-  limitsColumn,
   markForReplacement,
+  readPlacement,
   recheckIn,
   recordVipPort,
   updateAmphora,
@@ -120,11 +122,7 @@ const executors: { [K in Kind]: Executor<K> } = {
   'allocate-amphora': {
     what: 'Allocating an amphora',
     seconds: 20,
-    run: async ({ parts, claim, tree }, { role }) => {
-      const { projectId, appliedGeneration } = tree
-      if (await adoptWarmAmphora(parts.database, claim, { role, projectId, isRepair: appliedGeneration > 0 })) return
-      await insertAmphora(parts.database, claim, role)
-    },
+    run: ({ parts, claim, tree }, { role }) => allocateAmphora(parts, claim, tree, role),
   },
   'create-machine': {
     what: 'Creating an amphora',
@@ -166,7 +164,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       const port = await ensurePort(parts.network, { ...request, projectId: network.projectId })
       createdPorts.set(port.name, port)
       assertHeld()
-      await parts.compute.plug(amphoraId, port, tree.projectId)
+      const { device } = await parts.compute.plug(amphoraId, port, tree.projectId)
       const before = observed.amphorae.find(({ id }) => id === amphoraId)
       const hadInterface =
         before?.machine === 'running' && before.ports.some(one => one.id === port.id && covers(one, desired))
@@ -175,7 +173,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       await updateAmphora(parts.database, claim, amphoraId, {
         vrrp_port_id: port.id,
         vrrp_ip: port.fixedIps.find(({ subnetId }) => subnetId === tree.vip.subnetId)?.address,
-        vrrp_interface: interfaceName(port.id),
+        vrrp_interface: device ?? interfaceName(port.id),
         ha_ip: tree.vip.address,
         ha_port_id: createdPorts.get(tree.id)?.id ?? tree.vip.portId,
       })
@@ -189,8 +187,9 @@ const executors: { [K in Kind]: Executor<K> } = {
       const recorded = observed.amphorae.find(({ id }) => id === amphoraId)?.managementAddress ?? null
       const host = recorded ?? (await recordedAddress(database, amphoraId))
       if (host === null) throw new Error(`Amphora ${amphoraId} has no management address on ${network.name}`)
-      const { limits } = await awaitAgent(agents, agentTarget(masterKey, amphoraId, host), AGENT_START_MS, assertHeld)
-      await updateAmphora(database, claim, amphoraId, { status: 'ALLOCATED', limits: limitsColumn(limits) })
+      const target = agentTarget(masterKey, amphoraId, host)
+      const hello = await awaitAgent(agents, target, AGENT_START_MS, assertHeld)
+      await updateAmphora(database, claim, amphoraId, { status: 'ALLOCATED', ...agentColumns(hello) })
     },
   },
   apply: {
@@ -435,9 +434,11 @@ async function countRestart({ parts, tree }: Acting, amphoraId: string): Promise
 async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }): Promise<void> {
   // It would take a while to notice that a connection to the previous machine is dead.
   acting.parts.agents.close(amphoraId)
-  const machine = await createMachine(acting.parts, { amphoraId, projectId: acting.tree.projectId }, acting.assertHeld)
-  const columns = { ...machineColumns(machine), unreachable_since: null }
-  await updateAmphora(acting.parts.database, acting.claim, amphoraId, columns)
+  const { parts, tree, observed, claim, assertHeld } = acting
+  const placement = placementOf(parts.placement, await readPlacement(parts.database, parts.placement, amphoraId))
+  const apart = apartFrom(observed.amphorae, amphoraId)
+  const machine = await createMachine(parts, { amphoraId, projectId: tree.projectId, placement, apart }, assertHeld)
+  await updateAmphora(parts.database, claim, amphoraId, { ...machineColumns(machine), unreachable_since: null })
 }
 
 async function recordedAddress(database: Database, amphoraId: string): Promise<string | null> {

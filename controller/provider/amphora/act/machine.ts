@@ -1,5 +1,6 @@
 import { amphoraIdentity, HEARTBEAT_KEY_ID } from '../../../compute/amphora-identity.js'
-import type { ComputeDriver, Machine, MachineSpec, Placement } from '../../../compute/driver.js'
+import type { ComputeDriver, CreatedMachine, MachineSpec, Placement } from '../../../compute/driver.js'
+import type { PlacementRules } from '../../../compute/placement.js'
 import { channelAccessOf, type KeyChannelAccess } from '../../../key-channel/keys.js'
 import { type NetworkDriver, PORT_OWNER, type Port } from '../../../network/driver.js'
 import type { AgentConnections } from '../agent/connection.js'
@@ -10,6 +11,7 @@ import type { MachineTurns } from './machine-turns.js'
 export type MachineParts = {
   network: NetworkDriver
   compute: ComputeDriver
+  placement: PlacementRules
   agents: AgentConnections
   turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
@@ -21,9 +23,11 @@ export type MachineParts = {
   keyChannel: KeyChannelAccess
 }
 
-export type CreatedMachine = {
-  machine: Machine & Placement
-  managementPort: Port
+export type ReachableMachine = {
+  machine: CreatedMachine
+  placement: Placement
+  /** Null if its management address is its own. */
+  managementPort: Port | null
   managementAddress: string
 }
 
@@ -34,27 +38,30 @@ export type CreatedMachine = {
  */
 export async function createMachine(
   parts: MachineParts,
-  { amphoraId, projectId }: Pick<MachineSpec, 'amphoraId' | 'projectId'>,
+  { amphoraId, projectId, placement, apart }: Pick<MachineSpec, 'amphoraId' | 'projectId' | 'placement' | 'apart'>,
   assertHeld: () => void,
-): Promise<CreatedMachine> {
+): Promise<ReachableMachine> {
   const { network, compute, masterKey } = parts
   const management = await network.managementNetwork()
   assertHeld()
-  const managementPort = await network.ensurePort({
-    networkId: management.network.id,
-    fixedIps: [{ subnetId: management.subnet.id }],
-    projectId: management.network.projectId,
-    name: managementPortName(amphoraId),
-    deviceId: amphoraId,
-    deviceOwner: PORT_OWNER.management,
-  })
-  const [fixedIp] = managementPort.fixedIps
-  if (fixedIp === undefined) throw new Error(`The management port ${managementPort.id} has no address`)
+  const managementPort =
+    parts.placement.drivers.get(placement.driver)?.ownsManagement === true
+      ? null
+      : await network.ensurePort({
+          networkId: management.network.id,
+          fixedIps: [{ subnetId: management.subnet.id }],
+          projectId: management.network.projectId,
+          name: managementPortName(amphoraId),
+          deviceId: amphoraId,
+          deviceOwner: PORT_OWNER.management,
+        })
   const identity = amphoraIdentity(masterKey, amphoraId)
   assertHeld()
   const machine = await compute.create({
     amphoraId,
     projectId,
+    placement,
+    apart,
     managementPort,
     managementPrefix: Number(management.subnet.cidr.split('/')[1]),
     identity: {
@@ -68,16 +75,21 @@ export async function createMachine(
     beatIntervalSeconds: parts.beatIntervalSeconds,
     keyChannel: channelAccessOf(parts.keyChannel, amphoraId),
   })
-  return { machine, managementPort, managementAddress: fixedIp.address }
+  const managementAddress = machine.managementAddress ?? managementPort?.fixedIps[0]?.address
+  if (managementAddress === undefined) throw new Error(`The machine of amphora ${amphoraId} has no management address`)
+  return { machine, placement, managementPort, managementAddress }
 }
 
 /** Columns of an amphora's row that record its machine. */
-export const machineColumns = ({ machine, managementPort, managementAddress }: CreatedMachine) => ({
+export const machineColumns = ({ machine, placement, managementPort, managementAddress }: ReachableMachine) => ({
   compute_id: machine.computeId,
-  compute_flavor: machine.flavor,
+  compute_driver: placement.driver,
+  compute_flavor: placement.flavor,
   cached_zone: machine.zone,
+  image_tag: machine.image?.tag ?? placement.imageTag,
+  image_id: machine.image?.id ?? null,
   lb_network_ip: managementAddress,
-  management_port_id: managementPort.id,
+  management_port_id: managementPort?.id ?? null,
 })
 
 /** Deletes every port of an amphora, whatever its purpose. */

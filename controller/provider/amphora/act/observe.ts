@@ -98,11 +98,12 @@ async function observeAmphora(
     probeAgent(agents, agentTarget(masterKey, row.id, row.managementAddress)),
   ])
   const plugged = interfaces.filter(one => sendsFromAll(one, ports.get(one.id))).map(({ id }) => id)
+  const plain = { ...observed, plugged, interfaces, agent }
   const isReached = agent.state !== 'unreachable'
   if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
-  if (agent.state === 'answers') return { ...observed, plugged, agent, heldVip: agent.holdsVip ?? row.heldVip }
+  if (agent.state === 'answers') return { ...plain, heldVip: agent.holdsVip ?? row.heldVip }
   const inspection = await compute.inspect(row.id)
-  return { ...observed, plugged, agent, serves: inspection === null ? null : servesAll(tree, inspection) }
+  return { ...plain, serves: inspection === null ? null : servesAll(tree, inspection) }
 }
 
 /** False if the interface may not send from all of the port's addresses yet, because a worker died in between. */
@@ -114,6 +115,7 @@ const unobserved = (row: AmphoraRow): ObservedAmphora => ({
   machine: 'absent',
   ports: [],
   plugged: [],
+  interfaces: [],
   agent: { state: 'unreachable' },
   serves: null,
 })

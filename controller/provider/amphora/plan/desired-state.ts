@@ -114,7 +114,8 @@ function pluggedInterfaces(rendering: Rendering, amphora: ObservedAmphora): Plug
     const port = portOf(amphora, desired)
     if (port === undefined) return []
     const subnets = known.filter(subnet => port.fixedIps.some(({ subnetId }) => subnetId === subnet.id))
-    return { purpose: desired.purpose, port, subnets, mtu: mtus.get(port.networkId) ?? DEFAULT_MTU }
+    const { macAddress, device } = amphora.interfaces.find(({ id }) => id === port.id) ?? {}
+    return { purpose: desired.purpose, port, subnets, mtu: mtus.get(port.networkId) ?? DEFAULT_MTU, macAddress, device }
   })
 }
 

@@ -1,6 +1,7 @@
 import type { HeldCredential } from '../../../../amphora-agent/protocol/credential.js'
 import type { AmphoraDrain } from '../../../../amphora-agent/protocol/handover.js'
 import type { MissingMaterial } from '../../../../amphora-agent/protocol/messages.js'
+import type { PluggedPort } from '../../../compute/driver.js'
 import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
 import type { Port, Subnet } from '../../../network/driver.js'
 import type { Role } from './topology.js'
@@ -66,6 +67,8 @@ export type ObservedAmphora = AmphoraRow & {
   ports: readonly Port[]
   /** Ids of ports with an interface in the running machine that may send from all addresses of the port. */
   plugged: readonly string[]
+  /** The interfaces of plugged ports. */
+  interfaces: readonly Pick<PluggedPort, 'id' | 'macAddress' | 'device'>[]
   /** `unreachable` if the machine is not running. */
   agent: ObservedAgent
   /** Whether it serves according to its host, inspected only if the agent does not answer. Null if unknown. */

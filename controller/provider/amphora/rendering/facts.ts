@@ -40,6 +40,10 @@ export type PluggedInterface = {
   subnets: readonly Subnet[]
   /** MTU of the port's network. */
   mtu: number
+  /** Of the interface, if it is not the port's. */
+  macAddress?: string | undefined
+  /** The interface's name, if it must keep the one it has. */
+  device?: string | undefined
 }
 
 export type PairFacts = {

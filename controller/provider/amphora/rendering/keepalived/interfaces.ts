@@ -17,6 +17,8 @@ export function interfaceName(portId: string): string {
   return `eth-${portId.replaceAll('-', '').slice(0, 8).toLowerCase()}`
 }
 
+const nameOf = ({ device, port }: PluggedInterface): string => device ?? interfaceName(port.id)
+
 /**
  * @throws ProvisioningFault if no interface is on the subnet of a VIP
  */
@@ -24,7 +26,7 @@ export function placeVips(tree: LoadBalancerTree, interfaces: readonly PluggedIn
   const nic = interfaces.find(({ purpose }) => purpose === 'vip')
   if (nic === undefined) throw notPlugged(tree.vip.address)
   return {
-    interface: interfaceName(nic.port.id),
+    interface: nameOf(nic),
     vips: [tree.vip, ...tree.additionalVips].map(vip => {
       const subnet = nic.subnets.find(({ id }) => id === vip.subnetId)
       if (subnet === undefined) throw notPlugged(vip.address)
@@ -48,8 +50,8 @@ const notPlugged = (vip: string) =>
 export function renderInterfaces(tree: LoadBalancerTree, facts: AmphoraFacts): Interface[] {
   const { vips } = placeVips(tree, facts.interfaces)
   return [...facts.interfaces].sort(vipFirst).map(nic => ({
-    mac: nic.port.macAddress.toLowerCase(),
-    name: interfaceName(nic.port.id),
+    mac: (nic.macAddress ?? nic.port.macAddress).toLowerCase(),
+    name: nameOf(nic),
     mtu: nic.mtu,
     addresses: addressesOf(nic),
     routes: [

@@ -1,0 +1,106 @@
+import type { Placement } from './driver.js'
+import { computeDriver, computeDrivers } from './drivers.js'
+import type { ComputeDriverKind } from './kind.js'
+import type { ComputeSettings } from './options.js'
+
+type Size = Pick<Placement, 'memoryMiB' | 'cores'>
+
+/** A compute flavor: what the machines of a load balancer are. */
+export type Flavor = Size &
+  Pick<Placement, 'driver' | 'imageTag'> & {
+    /** Amphorae kept ready. */
+    warm: number
+  }
+
+/** What the settings say about machines. */
+export type PlacementRules = {
+  /** Driver of load balancers that name neither a compute flavor nor a compute zone of another driver. */
+  driver: string
+  /** `size` is that of machines whose flavor the settings do not have any more. */
+  drivers: ReadonlyMap<string, Pick<ComputeDriverKind, 'offers' | 'usesImages' | 'ownsManagement'> & { size: Size }>
+  flavors: ReadonlyMap<string, Flavor>
+  /** By name; `driver` is null if the zone is one of every driver. */
+  zones: ReadonlyMap<string, { driver: string | null }>
+}
+
+/** What a load balancer's flavor and availability zone ask for; null: nothing. */
+export type PlacementRequest = { flavor: string | null; zone: string | null; imageTag: string | null }
+
+export type Resolved = { placement: Placement } | { problem: string }
+
+export function placementRules(settings: ComputeSettings): PlacementRules {
+  const standard = computeDriver(settings.driver)
+  const kinds = standard.runsMachines ? computeDrivers.filter(({ runsMachines }) => runsMachines) : [standard]
+  const warmOf = (flavor: string) => (flavor === settings.driver ? settings.warm_amphorae : 0)
+  const builtIn = kinds.map(({ name, size }): [string, Flavor] => [
+    name,
+    { driver: name, ...size(settings), imageTag: null, warm: warmOf(name) },
+  ])
+  const written = Object.entries(settings.flavors).map(([name, flavor]): [string, Flavor] => {
+    const { driver, memory, cores, image_tag: imageTag = null, warm = warmOf(name) } = flavor
+    const size = computeDriver(driver).size(settings)
+    return [name, { driver, memoryMiB: memory ?? size.memoryMiB, cores: cores ?? size.cores, imageTag, warm }]
+  })
+  const zones = Object.entries(settings.zones).map(([name, { driver = null }]) => [name, { driver }] as const)
+  return {
+    driver: settings.driver,
+    drivers: new Map(kinds.map(kind => [kind.name, { ...kind, size: kind.size(settings) }])),
+    flavors: new Map([...builtIn, ...written]),
+    zones: new Map([
+      ...kinds.flatMap(({ offers }) => (offers?.zones ?? []).map(name => [name, { driver: null }] as const)),
+      ...zones,
+    ]),
+  }
+}
+
+/** The compute flavors and zones that load balancers may name. */
+export function offersOf({ drivers, flavors, zones }: PlacementRules): ComputeDriverKind['offers'] {
+  const offers = [...drivers.values()].map(driver => driver.offers)
+  if (offers.includes(null)) return null
+  return { flavors: [...flavors.keys()], zones: offers.some(one => one?.zones === null) ? null : [...zones.keys()] }
+}
+
+/**
+ * Decides on what and where the machines of a load balancer run. Pure.
+ * @returns a sentence instead if what it asks for does not exist or does not go together
+ */
+export function resolvePlacement(rules: PlacementRules, request: PlacementRequest): Resolved {
+  const { zone, imageTag } = request
+  const zoneDriver = (zone === null ? null : rules.zones.get(zone)?.driver) ?? null
+  const name = request.flavor ?? zoneDriver ?? rules.driver
+  if (rules.drivers.get(rules.driver)?.offers === null) {
+    return { placement: { driver: rules.driver, flavor: name, zone, memoryMiB: null, cores: null, imageTag } }
+  }
+  const flavor = rules.flavors.get(name)
+  if (flavor === undefined) {
+    return { problem: `There is no compute flavor ${name}, only ${[...rules.flavors.keys()].join(', ')}.` }
+  }
+  const { driver, memoryMiB, cores } = flavor
+  const kind = rules.drivers.get(driver)
+  if (zone !== null && !rules.zones.has(zone) && kind?.offers?.zones !== null) {
+    return { problem: `There is no compute zone ${zone}, only ${[...rules.zones.keys()].join(', ')}.` }
+  }
+  if (zoneDriver !== null && zoneDriver !== driver) {
+    return {
+      problem: `The compute flavor ${name} has machines of the driver ${driver}, but the compute zone ${zone} those of ${zoneDriver}.`,
+    }
+  }
+  const tag = imageTag ?? flavor.imageTag
+  if (tag !== null && kind?.usesImages === false) {
+    return { problem: `Machines of the compute flavor ${name} run no image, so there is none with the tag ${tag}.` }
+  }
+  return { placement: { driver, flavor: name, zone, memoryMiB, cores, imageTag: tag } }
+}
+
+/** What an amphora's row records of its placement. */
+export type RecordedPlacement = Pick<Placement, 'driver' | 'flavor' | 'zone' | 'imageTag'>
+
+/**
+ * The placement of an amphora that has a row: it keeps its driver for life, and has the size that its flavor has today,
+ * or the driver's if the settings have the flavor no more. Pure.
+ */
+export function placementOf(rules: PlacementRules, recorded: RecordedPlacement): Placement {
+  const flavor = rules.flavors.get(recorded.flavor)
+  const size = flavor?.driver === recorded.driver ? flavor : rules.drivers.get(recorded.driver)?.size
+  return { ...recorded, memoryMiB: size?.memoryMiB ?? null, cores: size?.cores ?? null }
+}

@@ -1,0 +1,101 @@
+import type { Placement } from '../../../compute/driver.js'
+import { type PlacementRequest, type PlacementRules, resolvePlacement } from '../../../compute/placement.js'
+import type { Database } from '../../../database/connection.js'
+import { execute, one } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
+import { inTransaction } from '../../../database/transaction.js'
+import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
+import type { Claim } from '../../../queue/claim.js'
+import { ClaimLost, ProvisioningFault } from '../../provider.js'
+import { type Role, vrrpPriority } from '../plan/topology.js'
+import { held } from './amphora-rows.js'
+
+/**
+ * Gives the load balancer an amphora for a role: a warm one that fits, else a new row.
+ * @throws ProvisioningFault if the settings lack what its flavor or availability zone asks for; ClaimLost
+ */
+export async function allocateAmphora(
+  { database, placement: rules }: { database: Database; placement: PlacementRules },
+  claim: Claim,
+  { id, projectId, appliedGeneration }: LoadBalancerTree,
+  role: Role,
+): Promise<void> {
+  const resolved = resolvePlacement(rules, await readPlacementRequest(database, id))
+  if ('problem' in resolved) throw new ProvisioningFault('placement', resolved.problem)
+  const { placement } = resolved
+  const isRepair = appliedGeneration > 0
+  if (await adoptWarmAmphora(database, claim, { role, projectId, isRepair, placement })) return
+  await insertAmphora(database, claim, role, placement)
+}
+
+/** SQL condition: an amphora is ready and not leased. */
+const WARM = sql`load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
+
+/**
+ * Assigns a warm amphora of the placement to the load balancer. Unless it is for a repair, a project's adoptions in the last minute must
+ * not exceed the number of warm amphorae: a project that keeps creating load balancers leaves some to others and to
+ * repairs.
+ * @returns false if none is available
+ */
+async function adoptWarmAmphora(
+  database: Database,
+  claim: Claim,
+  { role, projectId, isRepair, placement }: { role: Role; projectId: string; isRepair: boolean; placement: Placement },
+): Promise<boolean> {
+  const { driver, flavor, zone, imageTag } = placement
+  const fits = sql`${WARM} AND compute_driver = ${driver} AND compute_flavor = ${flavor}
+                   AND coalesce(cached_zone = ${zone}, ${zone}::text IS NULL)
+                   AND coalesce(image_tag = ${imageTag}, ${imageTag}::text IS NULL)`
+  return inTransaction(database, async trx => {
+    // Concurrent adoptions of one project would all see the same count.
+    await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm amphorae'), hashtext(${projectId}))`)
+    const adopted = await execute(
+      trx,
+      sql`
+       WITH held AS (${held(claim)}),
+            had AS (SELECT count(*) AS count FROM amphora_adoption
+                     WHERE project_id = ${projectId} AND created_at > now() - interval '1 minute'),
+            warm AS (SELECT id FROM amphora
+                      WHERE ${fits} AND (${isRepair} OR (SELECT count FROM had) <= (SELECT count(*) FROM amphora WHERE ${fits}))
+                      ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED),
+            noted AS (INSERT INTO amphora_adoption (project_id) SELECT ${projectId} FROM held, warm)
+       UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = ${role}, vrrp_priority = ${vrrpPriority(role)}, updated_at = now()
+         FROM held, warm WHERE a.id = warm.id RETURNING a.id`,
+    )
+    return adopted === 1
+  })
+}
+
+/** Inserts the row of a new amphora, which has no machine yet. @throws ClaimLost */
+async function insertAmphora(
+  database: Database,
+  claim: Claim,
+  role: Role,
+  { driver, flavor, zone, imageTag }: Placement,
+): Promise<void> {
+  const inserted = await execute(
+    database,
+    sql`
+     WITH held AS (${held(claim)})
+     INSERT INTO amphora (id, load_balancer_id, status, role, vrrp_priority, compute_driver, compute_flavor, cached_zone, image_tag)
+     SELECT gen_random_uuid(), held.id, 'BOOTING', ${role}, ${vrrpPriority(role)}, ${driver}, ${flavor}, ${zone}, ${imageTag} FROM held`,
+  )
+  if (inserted === 0) throw new ClaimLost()
+}
+
+/** What a load balancer's flavor and availability zone ask for. */
+async function readPlacementRequest(database: Database, loadBalancerId: string): Promise<PlacementRequest> {
+  return one(
+    database,
+    sql<PlacementRequest>`
+     SELECT flavor_profile.flavor_data::jsonb ->> 'compute_flavor' AS flavor,
+            flavor_profile.flavor_data::jsonb ->> 'amp_image_tag' AS "imageTag",
+            zone_profile.availability_zone_data::jsonb ->> 'compute_zone' AS zone
+       FROM load_balancer lb
+       LEFT JOIN flavor ON flavor.id = lb.flavor_id
+       LEFT JOIN flavor_profile ON flavor_profile.id = flavor.flavor_profile_id
+       LEFT JOIN availability_zone zone ON zone.name = lb.availability_zone
+       LEFT JOIN availability_zone_profile zone_profile ON zone_profile.id = zone.availability_zone_profile_id
+      WHERE lb.id = ${loadBalancerId}`,
+  )
+}
