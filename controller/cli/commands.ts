@@ -43,6 +43,22 @@ export const commands: readonly Entry[] = [
     load: () => import('./commands/explain/explain.js'),
   },
   {
+    name: 'status',
+    summary: 'show all controller hosts and their processes: versions, leases, last signs of life',
+    load: () => import('./commands/status.js'),
+  },
+  {
+    name: 'controller',
+    summary: 'manage the hosts on which controllers run',
+    commands: [
+      {
+        name: 'list',
+        summary: 'list the controller hosts',
+        load: () => import('./commands/controller/list.js'),
+      },
+    ],
+  },
+  {
     name: 'settings',
     summary:
       'list every setting: default, value in effect, meaning and environment variable; or write some: NAME=VALUE',

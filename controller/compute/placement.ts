@@ -92,6 +92,10 @@ export function resolvePlacement(rules: PlacementRules, request: PlacementReques
   return { placement: { driver, flavor: name, zone, memoryMiB, cores, imageTag: tag } }
 }
 
+/** The controller host to which machines of a driver are bound: the one that makes them; null if it does not matter. */
+export const boundTo = ({ drivers }: PlacementRules, driver: string, hostId: string | null): string | null =>
+  drivers.get(driver)?.ownsManagement === true ? null : hostId
+
 /** What an amphora's row records of its placement. */
 export type RecordedPlacement = Pick<Placement, 'driver' | 'flavor' | 'zone' | 'imageTag'>
 

@@ -2,6 +2,7 @@ import * as z from 'zod'
 import { computeOptions } from '../compute/options.js'
 import { databaseOptions } from '../database/options.js'
 import { healthManagerOptions } from '../health-manager/options.js'
+import { hostOptions } from '../hosts/options.js'
 import { housekeepingOptions } from '../housekeeping/options.js'
 import { httpOptions } from '../http/options.js'
 import { identityOptions } from '../identity/options.js'
@@ -19,6 +20,7 @@ import { workerOptions } from '../worker/options.js'
 export const configurationSchema = z.strictObject({
   region: z.string().min(1).default('RegionOne').describe('Region name in the service catalogue'),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error']).default('info'),
+  host: hostOptions,
   database: databaseOptions,
   api: httpOptions,
   identity: identityOptions,

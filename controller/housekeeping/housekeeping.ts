@@ -8,6 +8,7 @@ import type { ComputeDriver, MachineSpec } from '../compute/driver.js'
 import type { PlacementRules } from '../compute/placement.js'
 import type { Database } from '../database/connection.js'
 import type { HealthManagerSettings } from '../health-manager/options.js'
+import type { Watch } from '../hosts/judge.js'
 import type { KeyChannelAccess } from '../key-channel/keys.js'
 import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
@@ -15,6 +16,7 @@ import { repeat } from '../process/repeat.js'
 import type { MachineTurns } from '../provider/amphora/act/machine-turns.js'
 import type { AgentConnections } from '../provider/amphora/agent/connection.js'
 import { giveExpiryNotices } from './expiry-notices.js'
+import { returnHost, watchHosts } from './host-watch.js'
 import { NOTHING_WATCHED, watchInterfaces, watchMachines } from './machine-watch.js'
 import type { HousekeepingSettings } from './options.js'
 import { sweepOrphans } from './orphan-sweep.js'
@@ -26,6 +28,8 @@ import { checkWarmPool, sizeWarmPool, tendWarmPool, type WarmPool } from './warm
 export type HousekeepingOptions = {
   /** The role of the load balancer service. */
   database: Database
+  /** The controller host to which the machines of this process are bound; null if they are bound to none. */
+  hostId: string | null
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules
@@ -57,16 +61,17 @@ const BINDINGS_SECONDS = 3
 const CHALLENGES_SECONDS = 1
 const PROOF_SECONDS = 1
 const EXPIRY_SECONDS = 60
+const HOSTS_SECONDS = 2
 const TRIM_SECONDS = 60
 const PURGE_SECONDS = 3_600
 
 /**
- * Until stopped: keeps the warm pool filled, detects machines that end or lose an interface, checks agents,
- * removes orphans and purges old records. Any number of housekeepers may share one database. A failure is logged
+ * Until stopped: keeps the warm pool filled, detects machines that end or lose an interface and hosts that are gone,
+ * checks agents, removes orphans and purges old records. Any number of housekeepers may share one database. A failure is logged
  * and retried, with longer pauses while it lasts.
  */
 export async function startHousekeeping(options: HousekeepingOptions): Promise<{ stop: () => Promise<void> }> {
-  const { database, network, compute, bindings, challenges, config, log, poolIntervalSeconds = 1 } = options
+  const { database, compute, bindings, challenges, config, log, poolIntervalSeconds = 1 } = options
   const owner = options.owner ?? `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}:housekeeping`
   const stopping = new AbortController()
   // Each loop listens, and Node.js suspects a leak beyond ten.
@@ -86,6 +91,8 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   const failures = new Map<string, number>()
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
+  let hosts: Watch | null = null
+  const { hostId } = options
   let reportedInterfaces: ReadonlySet<string> = new Set()
   const sweepSeconds = config.housekeeping.sweep_interval
   const portAgeSeconds = sweepSeconds * 2
@@ -96,6 +103,14 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
       await tendWarmPool(pool, failures)
     }),
     repeat('checking the warm pool', sweepSeconds, stopping.signal, log, () => checkWarmPool(pool)),
+    ...(hostId === null
+      ? []
+      : [
+          repeat('watching hosts', HOSTS_SECONDS, stopping.signal, log, async () => {
+            await returnHost({ ...options, hostId })
+            hosts = await watchHosts({ ...options, hostId }, hosts)
+          }),
+        ]),
     repeat('watching machines', WATCH_SECONDS, stopping.signal, log, async () => {
       watched = await watchMachines({ database, compute, log }, watched)
     }),
@@ -110,7 +125,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
       }),
     ),
     repeat('removing orphans', sweepSeconds, stopping.signal, log, async () => {
-      orphans = await sweepOrphans({ database, network, compute, log, portAgeSeconds }, orphans)
+      orphans = await sweepOrphans({ ...options, portAgeSeconds }, orphans)
     }),
     repeat('proving certificates', PROOF_SECONDS, stopping.signal, log, prover.proveDue).then(prover.settled),
     repeat('tending certificates', BINDINGS_SECONDS, stopping.signal, log, async () => {

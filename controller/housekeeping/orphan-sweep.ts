@@ -10,6 +10,8 @@ export type OrphanSweep = {
   database: Database
   network: NetworkDriver
   compute: ComputeDriver
+  /** The controller host to which the machines of this process are bound; null if they are bound to none. */
+  hostId: string | null
   log: Logger
   /** Ports younger than this are skipped: their rows may not be committed yet. */
   portAgeSeconds: number
@@ -52,10 +54,16 @@ export async function sweepOrphans(sweep: OrphanSweep, before: ReadonlySet<strin
   return left
 }
 
-async function orphanMachines({ database, compute, log }: OrphanSweep): Promise<Orphan[] | 'too many'> {
+/** A machine whose amphora has moved to another host is an orphan here. */
+async function orphanMachines({ database, compute, hostId, log }: OrphanSweep): Promise<Orphan[] | 'too many'> {
   const machines = await compute.list()
   const ids = machines.map(machine => machine.amphoraId)
-  const rows = await many(database, sql<{ id: string }>`SELECT id FROM amphora WHERE id = ANY(${ids}::uuid[])`)
+  const rows = await many(
+    database,
+    sql<{
+      id: string
+    }>`SELECT id FROM amphora WHERE id = ANY(${ids}::uuid[]) AND (host_id IS NULL OR host_id = ${hostId}::uuid)`,
+  )
   const known = new Set(rows.map(({ id }) => id))
   const unknown = ids.filter(id => !known.has(id))
   if (unknown.length >= MIN_UNKNOWN_MACHINES && unknown.length > known.size) {

@@ -10,6 +10,8 @@ import type { AgentConnections } from '../provider/amphora/agent/connection.js'
 export type ReachCheck = {
   database: Database
   agents: AgentConnections
+  /** The controller host to which the machines of this process are bound; null if they are bound to none. */
+  hostId: string | null
   masterKey: Buffer
   /** Silence after which an amphora counts as silent. */
   staleAfterSeconds: number
@@ -25,8 +27,8 @@ const AT_ONCE = 8
 type Row = { id: string; address: string; wasReached: boolean }
 
 /**
- * Probes agents that have not been checked recently, over existing connections, to detect a broken way in before
- * the next change needs it. Any number of housekeepers share the work. Requests a recheck of load balancers with
+ * Probes agents that this host reaches and that have not been checked recently, over existing connections, to detect a
+ * broken way in before the next change needs it. Any number of housekeepers share the work. Requests a recheck of load balancers with
  * an amphora that sends heartbeats but has been unreachable for too long.
  */
 export async function checkReach(check: ReachCheck): Promise<void> {
@@ -41,13 +43,13 @@ export async function checkReach(check: ReachCheck): Promise<void> {
     check.log.warn({ loadBalancers: overdue }, 'amphorae send heartbeats but cannot be reached; requesting a recheck')
 }
 
-function takeDue({ database }: ReachCheck): Promise<Row[]> {
+function takeDue({ database, hostId }: ReachCheck): Promise<Row[]> {
   return many(
     database,
     sql<Row>`
      UPDATE amphora SET checked_at = now()
       WHERE id IN (SELECT id FROM amphora
-                    WHERE status = 'ALLOCATED' AND lb_network_ip IS NOT NULL
+                    WHERE status = 'ALLOCATED' AND lb_network_ip IS NOT NULL AND (host_id IS NULL OR host_id = ${hostId}::uuid)
                       AND (checked_at IS NULL OR checked_at < now() - ${CHECK_SECONDS} * interval '1 second')
                     ORDER BY checked_at NULLS FIRST LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED)
       RETURNING id, lb_network_ip AS address, unreachable_since IS NULL AS "wasReached"`,

@@ -1,4 +1,4 @@
-import { type Flavor, placementOf } from '../compute/placement.js'
+import { boundTo, type Flavor, placementOf } from '../compute/placement.js'
 import type { Database } from '../database/connection.js'
 import { execute, many, maybeOne } from '../database/query.js'
 import { assignments, type Bound, prepared, sql } from '../database/sql.js'
@@ -25,24 +25,30 @@ const AGENT_START_MS = 30_000
 const AT_ONCE = 2
 const POOL_CAUSE = { projectId: null, isRepair: false }
 
-/** SQL condition: the amphora is in the warm pool, ready or booting. */
-const IN_POOL = sql`load_balancer_id IS NULL AND status IN ('BOOTING', 'READY')`
+/** SQL condition: the amphora is bound to this pool's host, or to none. */
+const isOurs = ({ parts }: WarmPool) => sql`(host_id IS NULL OR host_id = ${parts.hostId}::uuid)`
+
+/** SQL condition: the amphora is in the host's warm pool, ready or booting. */
+const isInPool = (pool: WarmPool) =>
+  sql`load_balancer_id IS NULL AND status IN ('BOOTING', 'READY') AND ${isOurs(pool)}`
 
 /**
- * Adds or removes rows until the pool has as many of each flavor as the settings say. Safe for concurrent
+ * Adds or removes rows until the host's pool has as many of each flavor as the settings say. Safe for concurrent
  * housekeepers.
  */
-export async function sizeWarmPool({ database, parts }: WarmPool): Promise<void> {
+export async function sizeWarmPool(pool: WarmPool): Promise<void> {
+  const { database, parts } = pool
   const { flavors } = parts.placement
-  if (differences(flavors, await countPool(database)).length === 0) return
+  if (differences(flavors, await countPool(pool, database)).length === 0) return
   await inTransaction(database, async trx => {
     await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm pool'))`)
-    for (const { flavor, driver, missing } of differences(flavors, await countPool(trx))) {
+    for (const { flavor, driver, missing } of differences(flavors, await countPool(pool, trx))) {
       if (missing > 0) {
         await execute(
           trx,
-          sql`INSERT INTO amphora (id, status, compute_driver, compute_flavor, image_tag)
-              SELECT gen_random_uuid(), 'BOOTING', ${driver}, ${flavor}, ${flavors.get(flavor)?.imageTag ?? null}
+          sql`INSERT INTO amphora (id, status, compute_driver, compute_flavor, image_tag, host_id)
+              SELECT gen_random_uuid(), 'BOOTING', ${driver}, ${flavor}, ${flavors.get(flavor)?.imageTag ?? null},
+                     ${boundTo(parts.placement, driver, parts.hostId)}::uuid
                 FROM generate_series(1, ${missing}::int)`,
         )
       } else {
@@ -50,7 +56,7 @@ export async function sizeWarmPool({ database, parts }: WarmPool): Promise<void>
           trx,
           sql`UPDATE amphora SET status = 'PENDING_DELETE', updated_at = now()
             WHERE id IN (SELECT id FROM amphora
-                          WHERE ${IN_POOL} AND compute_flavor IS NOT DISTINCT FROM ${flavor} AND compute_driver IS NOT DISTINCT FROM ${driver}
+                          WHERE ${isInPool(pool)} AND compute_flavor IS NOT DISTINCT FROM ${flavor} AND compute_driver IS NOT DISTINCT FROM ${driver}
                           ORDER BY status, created_at DESC LIMIT ${-missing} FOR UPDATE SKIP LOCKED)`,
         )
       }
@@ -71,12 +77,12 @@ function differences(flavors: ReadonlyMap<string, Flavor>, pool: readonly Pooled
   ].filter(({ missing }) => missing !== 0)
 }
 
-async function countPool(database: Database): Promise<Pooled[]> {
+async function countPool(pool: WarmPool, database: Database): Promise<Pooled[]> {
   return many(
     database,
     sql<Pooled>`
       SELECT compute_flavor AS flavor, compute_driver AS driver, count(*)::int AS count
-        FROM amphora WHERE ${IN_POOL} GROUP BY compute_flavor, compute_driver`,
+        FROM amphora WHERE ${isInPool(pool)} GROUP BY compute_flavor, compute_driver`,
   )
 }
 
@@ -88,7 +94,7 @@ async function countPool(database: Database): Promise<Pooled[]> {
 export async function tendWarmPool(pool: WarmPool, failures: Map<string, number>): Promise<void> {
   const claims = await claimDue(pool.database, {
     table: 'amphora',
-    due: sql`t.load_balancer_id IS NULL AND t.status IN ('BOOTING', 'PENDING_DELETE', 'ERROR')`,
+    due: sql`t.load_balancer_id IS NULL AND t.status IN ('BOOTING', 'PENDING_DELETE', 'ERROR') AND ${isOurs(pool)}`,
     order: sql`t.created_at`,
     owner: pool.owner,
     limit: AT_ONCE,
@@ -157,11 +163,12 @@ async function write(database: Database, claim: Claim, columns: Readonly<Record<
 }
 
 /** Restarts warm amphorae whose machine is not running, and replaces those whose agent does not answer. */
-export async function checkWarmPool({ database, parts, log }: WarmPool): Promise<void> {
+export async function checkWarmPool(pool: WarmPool): Promise<void> {
+  const { database, parts, log } = pool
   const warm = await many(
     database,
     sql<{ id: string; address: string | null }>`
-      SELECT id, lb_network_ip AS address FROM amphora WHERE status = 'READY' AND load_balancer_id IS NULL`,
+      SELECT id, lb_network_ip AS address FROM amphora WHERE status = 'READY' AND load_balancer_id IS NULL AND ${isOurs(pool)}`,
   )
   for (const { id, address } of warm) {
     const machine = await parts.compute.find(id)

@@ -7,13 +7,15 @@ import { identifier, sql } from '../database/sql.js'
 import { bootId, startTicksOf } from '../process/process-stat.js'
 
 /**
- * Names an owner of claims in this process so that others can tell whether the process still runs: host,
- * process id, start time, boot and process namespace. A random suffix tells several owners in one process
- * apart.
+ * Names an owner of claims in this process so that others can tell whether the process still runs. A random suffix
+ * tells several owners in one process apart.
  */
-export function nameLeaseOwner(): string {
+export const nameLeaseOwner = (): string => `${leaseOwnerPrefix()} ${randomBytes(4).toString('hex')}`
+
+/** What the names of all owners in this process begin with: host, process id, start time, boot and process namespace. */
+export function leaseOwnerPrefix(): string {
   const { pid } = process
-  return [hostname(), pid, startTicksOf(pid), processNamespace(), randomBytes(4).toString('hex')].join(' ')
+  return [hostname(), pid, startTicksOf(pid), processNamespace()].join(' ')
 }
 
 /**

@@ -1,6 +1,6 @@
 import type { Database } from '../database/connection.js'
 import { one } from '../database/query.js'
-import { sql } from '../database/sql.js'
+import { type Fragment, sql } from '../database/sql.js'
 import { type ClaimRequest, NOT_HELD } from '../queue/claim.js'
 
 /**
@@ -10,6 +10,17 @@ import { type ClaimRequest, NOT_HELD } from '../queue/claim.js'
 const DUE = sql`(t.generation > t.applied_generation OR t.recheck_at IS NOT NULL)
   AND (t.generation > t.applied_generation OR t.recheck_at <= now())
   AND (t.retry_at IS NULL OR t.retry_at <= now() OR t.generation > t.fault_generation)`
+
+/**
+ * SQL: a worker of this host may work on the load balancer (alias t). Machines belong to the host that made them, so
+ * others leave the load balancer alone unless that host is gone. A host that others hold to be gone must tidy up first.
+ * @param host null for a worker whose machines are bound to no host
+ */
+const isOurs = (host: string | null): Fragment =>
+  host === null
+    ? sql`t.host_id IS NULL`
+    : sql`(t.host_id IS NULL OR t.host_id = ${host} OR t.host_id IN (SELECT id FROM controller_host WHERE gone_at IS NOT NULL))
+          AND EXISTS (SELECT FROM controller_host WHERE id = ${host} AND gone_at IS NULL)`
 
 /** Within a project: changes before rechecks of applied generations, then the longest waiting first. */
 const ORDER_IN_PROJECT = sql`t.generation > t.applied_generation DESC, t.retry_at NULLS FIRST, coalesce(t.updated_at, t.created_at)`
@@ -30,7 +41,7 @@ const SLOTS_PER_RESERVED_SLOT = 4
  * balancers that carry traffic, however many projects create and delete others. As many slots are reserved for
  * creates and deletes, however many projects change load balancers that carry traffic.
  */
-const candidates = (free: number, reserved: number, held: readonly string[]) => sql`
+const candidates = (host: string | null, free: number, reserved: number, held: readonly string[]) => sql`
   WITH slots AS (SELECT ${free}::integer AS free, ${reserved}::integer AS reserved),
        held AS (SELECT t.project_id, ${CARRIES_NO_TRAFFIC} AS carries_no_traffic FROM load_balancer t WHERE t.id = ANY(${held}::uuid[])),
        due AS (
@@ -38,7 +49,7 @@ const candidates = (free: number, reserved: number, held: readonly string[]) => 
                 row_number() OVER (ORDER BY ${ORDER_IN_PROJECT}) AS age
            FROM load_balancer t
            LEFT JOIN (SELECT project_id, count(*) AS slots FROM held GROUP BY project_id) h ON h.project_id = t.project_id
-          WHERE ${NOT_HELD} AND (${DUE})
+          WHERE ${NOT_HELD} AND (${DUE}) AND ${isOurs(host)}
          WINDOW of_project AS (PARTITION BY t.project_id ORDER BY ${ORDER_IN_PROJECT})),
        placed AS (
          SELECT *, row_number() OVER (ORDER BY turn, age) AS place,
@@ -52,20 +63,25 @@ const candidates = (free: number, reserved: number, held: readonly string[]) => 
 /**
  * How a worker claims load balancers: projects take turns, and none gets all slots.
  * @param slots number of slots of the worker
+ * @param host the controller host of the worker; null if its machines are bound to no host
  */
-export const loadBalancerClaims = (owner: string, slots: number): Omit<ClaimRequest, 'limit' | 'held'> => ({
+export const loadBalancerClaims = (
+  owner: string,
+  slots: number,
+  host: string | null,
+): Omit<ClaimRequest, 'limit' | 'held'> => ({
   table: 'load_balancer',
-  due: DUE,
+  due: sql`${DUE} AND ${isOurs(host)}`,
   order: sql`c.turn, ${ORDER_IN_PROJECT}`,
-  candidates: (limit, held) => candidates(limit, Math.floor(slots / SLOTS_PER_RESERVED_SLOT), held),
+  candidates: (limit, held) => candidates(host, limit, Math.floor(slots / SLOTS_PER_RESERVED_SLOT), held),
   owner,
 })
 
 /**
- * Seconds until the next load balancer may become due without a wake-up: by a retry, a recheck, or the expiry
- * of a dead worker's lease. Zero or less when one is due now; null when none is known.
+ * Seconds until the next load balancer of this host may become due without a wake-up: by a retry, a recheck, or the
+ * expiry of a dead worker's lease. Zero or less when one is due now; null when none is known.
  */
-export async function secondsUntilDue(database: Database): Promise<number | null> {
+export async function secondsUntilDue(database: Database, host: string | null): Promise<number | null> {
   const { seconds } = await one(
     database,
     sql<{ seconds: number | null }>`
@@ -74,7 +90,7 @@ export async function secondsUntilDue(database: Database): Promise<number | null
               CASE WHEN t.generation > t.applied_generation THEN NULL ELSE t.recheck_at END,
               CASE WHEN t.generation > t.fault_generation THEN NULL ELSE t.retry_at END)) - now())::float8 AS seconds
        FROM load_balancer t
-      WHERE t.generation > t.applied_generation OR t.recheck_at IS NOT NULL`,
+      WHERE (t.generation > t.applied_generation OR t.recheck_at IS NOT NULL) AND ${isOurs(host)}`,
   )
   return seconds
 }

@@ -160,6 +160,7 @@ const LAYERS = [
   'certificates',
   'compute',
   'load-balancer',
+  'hosts',
   'bindings',
   'key-manager',
   'health-manager',

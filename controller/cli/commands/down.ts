@@ -51,6 +51,7 @@ const OURS = [
   'postgres',
   'amphorae',
   'attachments',
+  'host',
   'instance',
 ] as const
 

@@ -1,6 +1,7 @@
 import type { Logger } from '../../log/log.js'
 import { explain } from '../explain.js'
 import { type ProcessName, recordRunning } from '../state-directory/run-record.js'
+import { startSignsOfLife } from './signs-of-life.js'
 
 const STOP_TIMEOUT_SECONDS = 9
 
@@ -18,6 +19,7 @@ export async function runUntilStopped(
   const removeRecord = recordRunning(stateDirectory, name)
   let exitStatus = 0
   try {
+    const signs = startSignsOfLife(stateDirectory, name, log)
     const starting = start().then(stop => ({ stop }))
     const started = await Promise.race([starting, stopRequest.then(() => null)])
     if (started !== null) {
@@ -32,6 +34,7 @@ export async function runUntilStopped(
       process.exit(0)
     }, STOP_TIMEOUT_SECONDS * 1000)
     await (await starting).stop()
+    await signs.stop()
     clearTimeout(limit)
   } catch (error) {
     const failure = explain(error, stateDirectory)

@@ -4,6 +4,7 @@ import { openControllerChannel } from '../../bindings/channel.js'
 import { placementRules } from '../../compute/placement.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
+import { startHost } from '../../housekeeping/host-watch.js'
 import { startHousekeeping } from '../../housekeeping/housekeeping.js'
 import { createLog } from '../../log/log.js'
 import { createMachineTurns } from '../../provider/amphora/act/machine-turns.js'
@@ -17,6 +18,7 @@ import { openCertificateKeeper } from '../wiring/certificate-keeper.js'
 import { computeDriverOf, fabricOf, openCompute, openNetwork, requireInstanceId } from '../wiring/drivers.js'
 import { connectToAmphorae } from '../wiring/host-networks.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
+import { requireHostId } from '../wiring/this-host.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runWorker }
@@ -33,6 +35,7 @@ export async function runWorker(directory: string): Promise<void> {
     const database = openDatabase(instance, 'load_balancer', 'worker', log)
     // The parts below outlive the loss of their database, and would only log that it was never there.
     await maybeOne(database, sql`SELECT FROM load_balancer LIMIT 1`)
+    const hostId = computeDriverOf(instance).runsMachines ? requireHostId(directory) : null
     const networkDatabase = openDatabase(instance, 'network', 'worker', log)
     const network = await openNetwork(instance, networkDatabase)
     const address = await connectToAmphorae(instance, network, { fabric: fabricOf(directory), instanceId })
@@ -44,11 +47,15 @@ export async function runWorker(directory: string): Promise<void> {
     const channel = openControllerChannel(access)
     const certificates = await openCertificateKeeper(instance, { channel, database, address, log })
     const bindings = createBindings({ keeper: certificates.keeper, database, log })
+    const compute = await openCompute(instance, { database, network, networkDatabase, log })
+    const placement = placementRules(config.compute)
+    if (hostId !== null) await startHost({ database, compute, hostId, log }, placement)
     const parts = {
       database,
+      hostId,
       network,
-      compute: await openCompute(instance, { database, network, networkDatabase, log }),
-      placement: placementRules(config.compute),
+      compute,
+      placement,
       agents,
       turns: createMachineTurns(),
       masterKey: keys.amphoraMaster,
@@ -71,6 +78,7 @@ export async function runWorker(directory: string): Promise<void> {
       databaseUrl: databaseUrl(instance, 'load_balancer'),
       providers,
       config: config.worker,
+      hostId,
       log,
     })
     const housekeeping = await startHousekeeping(parts)

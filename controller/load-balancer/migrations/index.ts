@@ -19,6 +19,7 @@ import { acmeChallenges } from './017-acme-challenges.js'
 import { expiryNotices } from './018-expiry-notices.js'
 import { untoldBindings } from './019-untold-bindings.js'
 import { placement } from './020-placement.js'
+import { controllerHosts } from './021-controller-hosts.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -41,4 +42,5 @@ export const migrations: readonly Migration[] = [
   expiryNotices,
   untoldBindings,
   placement,
+  controllerHosts,
 ]

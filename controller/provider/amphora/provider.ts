@@ -16,6 +16,8 @@ import type { HaproxySettings } from './rendering/facts.js'
 export type AmphoraProviderOptions = {
   /** The role of the load balancer service. */
   database: Database
+  /** The controller host to which the machines of this process are bound; null if they are bound to none. */
+  hostId: string | null
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules

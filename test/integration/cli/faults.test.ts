@@ -100,6 +100,8 @@ const ROWS: Readonly<Record<string, Row>> = {
     },
   },
   explain: { ...CLIENT, args: ['web'] },
+  status: { well: { status: 0, says: /^host +state +version/ }, faults: DATABASE },
+  'controller list': { well: { status: 0, says: /^host +state +version/ }, faults: DATABASE },
   settings: { well: { status: 0, says: /KRATER_NETWORK_DRIVER/ }, faults: {} },
   api: {
     args: ['--only', 'key-manager'],

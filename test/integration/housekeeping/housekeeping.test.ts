@@ -26,6 +26,7 @@ t.test('housekeeping', async t => {
       ...world.enter(),
       ...drivers,
       database: db,
+      hostId: null,
       masterKey: Buffer.alloc(32, 7),
       controllerPublicKey: 'ssh-ed25519 AAAA controller',
       operatorPublicKey: 'ssh-ed25519 AAAA operator',
@@ -105,6 +106,7 @@ t.test('housekeeping', async t => {
   await t.test('housekeepers that size the pool at the same moment agree', async t => {
     const parts = {
       ...createAmphoraWorld().enter(),
+      hostId: null,
       masterKey: Buffer.alloc(32, 7),
       controllerPublicKey: '',
       operatorPublicKey: '',
@@ -231,7 +233,7 @@ t.test('housekeeping', async t => {
     await portFor(`lb-${randomUUID()}`, 'Octavia')
     kept.push((await portFor('a-virtual-machine', 'compute:nova')).id)
     const sweep = (before: ReadonlySet<string>) =>
-      sweepOrphans({ database: db, network, compute, log, portAgeSeconds: 0 }, before)
+      sweepOrphans({ database: db, network, compute, hostId: null, log, portAgeSeconds: 0 }, before)
 
     const first = await sweep(new Set())
     t.equal(first.size, 4, 'a machine, its two ports, a VIP port')
@@ -255,7 +257,7 @@ t.test('housekeeping', async t => {
         bindPort: async (...call: unknown[]) => void given.push(call),
       }
       const sweepBound = (before: ReadonlySet<string>) =>
-        sweepOrphans({ database: db, network: borrowing, compute, log, portAgeSeconds: 0 }, before)
+        sweepOrphans({ database: db, network: borrowing, compute, hostId: null, log, portAgeSeconds: 0 }, before)
       await sweepBound(await sweepBound(new Set()))
       t.same(given, [[lost!.id, null]])
       for (const port of [lost!, used!]) {
@@ -268,7 +270,7 @@ t.test('housekeeping', async t => {
       await portFor(`lb-${randomUUID()}`, 'Octavia')
       const broken = { ...network, deletePort: () => Promise.reject(new Error('broken')) }
       const again = await sweepOrphans(
-        { database: db, network: broken, compute, log, portAgeSeconds: 0 },
+        { database: db, network: broken, compute, hostId: null, log, portAgeSeconds: 0 },
         await sweep(new Set()),
       )
       t.equal(again.size, 1)
@@ -285,7 +287,7 @@ t.test('housekeeping', async t => {
         delete: async (amphoraId: string) => void removed.push(amphoraId),
       }
       const sweepRestored = (before: ReadonlySet<string>) =>
-        sweepOrphans({ database: db, network, compute: restored, log, portAgeSeconds: 0 }, before)
+        sweepOrphans({ database: db, network, compute: restored, hostId: null, log, portAgeSeconds: 0 }, before)
       const port = await portFor(strange[0]!, 'Octavia:amphora')
       await sweepRestored(await sweepRestored(new Set()))
       t.same(removed, [])

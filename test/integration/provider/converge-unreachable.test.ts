@@ -97,6 +97,7 @@ t.test('an amphora that cannot be reached', async t => {
       database: db,
       agents,
       masterKey: Buffer.alloc(32, 7),
+      hostId: null,
       staleAfterSeconds: 15,
       replaceAfterSeconds: 60,
     }
@@ -119,7 +120,7 @@ t.test('an amphora that cannot be reached', async t => {
     const { agents } = scene.world.enter()
     const masterKey = Buffer.alloc(32, 7)
     const check = () =>
-      checkReach({ database: db, agents, masterKey, staleAfterSeconds: 15, replaceAfterSeconds: 60, log })
+      checkReach({ database: db, agents, hostId: null, masterKey, staleAfterSeconds: 15, replaceAfterSeconds: 60, log })
     const rowOf = () => db('amphora').where({ id: amphora }).first()
     await check()
     t.equal((await rowOf()).unreachable_since, null)

@@ -370,5 +370,5 @@ function startWithNoopDrivers(testDatabase: TestDatabase) {
   })
   const providers = new Map([amphora, createNoopProvider(network)].map(provider => [provider.name, provider]))
   const databaseUrl = testDatabase.urlOf('load_balancer')
-  return startWorker({ database, databaseUrl, providers, config: config.worker, log })
+  return startWorker({ database, databaseUrl, providers, config: config.worker, hostId: null, log })
 }

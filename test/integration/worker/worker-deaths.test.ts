@@ -22,7 +22,7 @@ t.teardown(stop)
 // A dead worker holds this claim; it is not renewed.
 const orphaned = await insertLoadBalancer(db)
 const takenAt = performance.now()
-await claimDue(db, { ...loadBalancerClaims('dead', 1), limit: 1 })
+await claimDue(db, { ...loadBalancerClaims('dead', 1, null), limit: 1 })
 
 t.test('a worker that stops aborts its work and releases its claim at once', async t => {
   const stopping = await start('stopping')

@@ -33,6 +33,7 @@ export const providerOf = (
     ...drivers,
     placement: rulesOf(),
     database,
+    hostId: null,
     masterKey: Buffer.alloc(32, 7),
     controllerPublicKey: 'ssh-ed25519 AAAA controller',
     operatorPublicKey: 'ssh-ed25519 AAAA operator',

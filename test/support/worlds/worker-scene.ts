@@ -76,6 +76,7 @@ export async function createWorkerScene() {
         databaseUrl,
         providers: new Map([['recording', recorder.provider(owner)]]),
         config: { concurrency: 8, sweep_interval },
+        hostId: null,
         log,
         owner,
       }),

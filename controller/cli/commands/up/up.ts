@@ -33,6 +33,7 @@ import { fabricOf } from '../../wiring/drivers.js'
 import { ensureHostInterfaces } from '../../wiring/host-networks.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
+import { registerThisHost } from '../../wiring/this-host.js'
 import { startInBackground } from './detach.js'
 import { lockStateDirectory } from './lock.js'
 import { reportToParent } from './messages.js'
@@ -149,7 +150,7 @@ async function start(directory: string, { report, undo, stopRequest }: Running):
   await prepareTables(instance)
   const networks = await bootstrap(instance)
   await checkMasterKeys(instance)
-  await requestRechecks(instance)
+  await registerAndRecheck(instance)
   await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
   if (networks !== null) for (const line of await connectPhysicalNetworks(instance)) report(line)
 
@@ -180,11 +181,15 @@ async function checkMasterKeys(instance: Instance): Promise<void> {
   }
 }
 
-/** Amphorae may have died while Krater was down: recheck every load balancer now instead of after missed heartbeats. */
-async function requestRechecks(instance: Instance): Promise<void> {
+/**
+ * Makes this host known. Its amphorae may have died while Krater was down: recheck its load balancers now instead of
+ * after missed heartbeats.
+ */
+async function registerAndRecheck(instance: Instance): Promise<void> {
   const database = openDatabase(instance, 'load_balancer', 'up')
   try {
-    await execute(database, sql`UPDATE load_balancer SET recheck_at = now()`)
+    const { id } = await registerThisHost(instance, database)
+    await execute(database, sql`UPDATE load_balancer SET recheck_at = now() WHERE host_id IS NULL OR host_id = ${id}`)
   } finally {
     await database.destroy()
   }

@@ -1,5 +1,5 @@
 import type { Placement } from '../../../compute/driver.js'
-import { type PlacementRequest, type PlacementRules, resolvePlacement } from '../../../compute/placement.js'
+import { boundTo, type PlacementRequest, type PlacementRules, resolvePlacement } from '../../../compute/placement.js'
 import type { Database } from '../../../database/connection.js'
 import { execute, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
@@ -15,21 +15,35 @@ import { held } from './amphora-rows.js'
  * @throws ProvisioningFault if the settings lack what its flavor or availability zone asks for; ClaimLost
  */
 export async function allocateAmphora(
-  { database, placement: rules }: { database: Database; placement: PlacementRules },
+  { database, placement: rules, hostId }: { database: Database; placement: PlacementRules; hostId: string | null },
   claim: Claim,
-  { id, projectId, appliedGeneration }: LoadBalancerTree,
+  { id, projectId, appliedGeneration }: Pick<LoadBalancerTree, 'id' | 'projectId' | 'appliedGeneration'>,
   role: Role,
 ): Promise<void> {
   const resolved = resolvePlacement(rules, await readPlacementRequest(database, id))
   if ('problem' in resolved) throw new ProvisioningFault('placement', resolved.problem)
   const { placement } = resolved
   const isRepair = appliedGeneration > 0
-  if (await adoptWarmAmphora(database, claim, { role, projectId, isRepair, placement })) return
-  await insertAmphora(database, claim, role, placement)
+  const host = boundTo(rules, placement.driver, hostId)
+  if (await adoptWarmAmphora(database, claim, { role, projectId, isRepair, placement, host })) return
+  await insertAmphora(database, claim, { role, placement, host })
 }
 
 /** SQL condition: an amphora is ready and not leased. */
 const WARM = sql`load_balancer_id IS NULL AND status = 'READY' AND (lease_until IS NULL OR lease_until < now())`
+
+/** CTE: from now on, the load balancer belongs to the host of its machines. */
+const bound = (host: string | null) => sql`
+  bound AS (UPDATE load_balancer SET host_id = ${host}::uuid FROM held
+             WHERE load_balancer.id = held.id AND load_balancer.host_id IS DISTINCT FROM ${host}::uuid)`
+
+/** What an amphora is to become. */
+type Wanted = {
+  role: Role
+  placement: Placement
+  /** The controller host to which its machine is bound. */
+  host: string | null
+}
 
 /**
  * Assigns a warm amphora of the placement to the load balancer. Unless it is for a repair, a project's adoptions in the last minute must
@@ -40,12 +54,13 @@ const WARM = sql`load_balancer_id IS NULL AND status = 'READY' AND (lease_until 
 async function adoptWarmAmphora(
   database: Database,
   claim: Claim,
-  { role, projectId, isRepair, placement }: { role: Role; projectId: string; isRepair: boolean; placement: Placement },
+  { role, projectId, isRepair, placement, host }: Wanted & { projectId: string; isRepair: boolean },
 ): Promise<boolean> {
   const { driver, flavor, zone, imageTag } = placement
   const fits = sql`${WARM} AND compute_driver = ${driver} AND compute_flavor = ${flavor}
                    AND coalesce(cached_zone = ${zone}, ${zone}::text IS NULL)
-                   AND coalesce(image_tag = ${imageTag}, ${imageTag}::text IS NULL)`
+                   AND coalesce(image_tag = ${imageTag}, ${imageTag}::text IS NULL)
+                   AND host_id IS NOT DISTINCT FROM ${host}::uuid`
   return inTransaction(database, async trx => {
     // Concurrent adoptions of one project would all see the same count.
     await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm amphorae'), hashtext(${projectId}))`)
@@ -58,7 +73,8 @@ async function adoptWarmAmphora(
             warm AS (SELECT id FROM amphora
                       WHERE ${fits} AND (${isRepair} OR (SELECT count FROM had) <= (SELECT count(*) FROM amphora WHERE ${fits}))
                       ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED),
-            noted AS (INSERT INTO amphora_adoption (project_id) SELECT ${projectId} FROM held, warm)
+            noted AS (INSERT INTO amphora_adoption (project_id) SELECT ${projectId} FROM held, warm),
+            ${bound(host)}
        UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = ${role}, vrrp_priority = ${vrrpPriority(role)}, updated_at = now()
          FROM held, warm WHERE a.id = warm.id RETURNING a.id`,
     )
@@ -67,18 +83,16 @@ async function adoptWarmAmphora(
 }
 
 /** Inserts the row of a new amphora, which has no machine yet. @throws ClaimLost */
-async function insertAmphora(
-  database: Database,
-  claim: Claim,
-  role: Role,
-  { driver, flavor, zone, imageTag }: Placement,
-): Promise<void> {
+async function insertAmphora(database: Database, claim: Claim, { role, placement, host }: Wanted): Promise<void> {
+  const { driver, flavor, zone, imageTag } = placement
   const inserted = await execute(
     database,
     sql`
-     WITH held AS (${held(claim)})
-     INSERT INTO amphora (id, load_balancer_id, status, role, vrrp_priority, compute_driver, compute_flavor, cached_zone, image_tag)
-     SELECT gen_random_uuid(), held.id, 'BOOTING', ${role}, ${vrrpPriority(role)}, ${driver}, ${flavor}, ${zone}, ${imageTag} FROM held`,
+     WITH held AS (${held(claim)}),
+          ${bound(host)}
+     INSERT INTO amphora (id, load_balancer_id, status, role, vrrp_priority, compute_driver, compute_flavor, cached_zone, image_tag, host_id)
+     SELECT gen_random_uuid(), held.id, 'BOOTING', ${role}, ${vrrpPriority(role)}, ${driver}, ${flavor}, ${zone}, ${imageTag}, ${host}::uuid
+       FROM held`,
   )
   if (inserted === 0) throw new ClaimLost()
 }

@@ -157,7 +157,7 @@ async function planFacts(
   const { database, restartLimits } = options.parts
   const [left, liveness] = await Promise.all([
     restartsLeft(database, tree.projectId, restartLimits),
-    readLiveness(database),
+    readLiveness(database, options.parts.hostId),
   ])
   const timing = { beatInterval: options.beatIntervalSeconds, staleAfter: staleAfterSeconds }
   const own = liveness.filter(({ loadBalancerId }) => loadBalancerId === tree.id)

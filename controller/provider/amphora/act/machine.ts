@@ -9,6 +9,8 @@ import type { MachineTurns } from './machine-turns.js'
 
 /** What it takes to create an amphora's machine and reach its agent. */
 export type MachineParts = {
+  /** The controller host to which the machines of this process are bound; null if they are bound to none. */
+  hostId: string | null
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules

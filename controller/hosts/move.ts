@@ -1,0 +1,105 @@
+import type { Database } from '../database/connection.js'
+import { execute, many, maybeOne } from '../database/query.js'
+import { sql } from '../database/sql.js'
+import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
+import type { Sighting } from './judge.js'
+
+/** What the database has of the other hosts that are not known to be gone. */
+export async function sightOthers(database: Database, hostId: string): Promise<Sighting[]> {
+  return many(
+    database,
+    sql<Sighting>`
+     SELECT host.id, host.last_seen_at::text AS sign, host.amphorae_heard_at::text AS heard,
+            (SELECT count(*)::int FROM amphora WHERE host_id = host.id) AS amphorae
+       FROM controller_host host WHERE host.id <> ${hostId} AND host.gone_at IS NULL`,
+  )
+}
+
+/** Whether a process of the host with this name has given a sign of life recently. */
+export async function isProcessAlive(database: Database, hostId: string, name: string): Promise<boolean> {
+  const alive = sql`
+    SELECT FROM controller_process
+     WHERE host_id = ${hostId} AND name = ${name} AND last_seen_at > now() - interval '10 seconds' LIMIT 1`
+  return (await maybeOne(database, alive)) !== undefined
+}
+
+/**
+ * Declares a host gone. Its load balancers become due for every other host, as after a requested failover of all their
+ * amphorae; what its workers still have under way is fenced off. Its warm amphorae are forgotten.
+ * @param sign its last sign of life: nothing is done if there was a newer one
+ * @returns whether it is gone now
+ */
+export async function declareGone(database: Database, hostId: string, sign: string | null): Promise<boolean> {
+  const declared = await execute(
+    database,
+    sql`
+     WITH gone AS (
+       UPDATE controller_host SET gone_at = now()
+        WHERE id = ${hostId} AND gone_at IS NULL AND last_seen_at IS NOT DISTINCT FROM ${sign}::timestamptz
+        RETURNING id),
+     forgotten AS (
+       DELETE FROM amphora USING gone WHERE amphora.host_id = gone.id AND amphora.load_balancer_id IS NULL),
+     lost AS (
+       UPDATE amphora SET replace_generation = coalesce(amphora.replace_generation, lb.generation)
+         FROM gone, load_balancer lb WHERE amphora.host_id = gone.id AND lb.id = amphora.load_balancer_id),
+     moving AS (
+       UPDATE load_balancer lb
+          SET fence = fence + 1, lease_owner = NULL, lease_until = NULL, recheck_at = now(), retry_at = NULL, attempts = 0
+         FROM gone WHERE lb.host_id = gone.id
+        RETURNING pg_notify(${WAKE_CHANNEL}, lb.id::text)),
+     woken AS (SELECT count(*) FROM moving)
+     SELECT FROM gone, woken`,
+  )
+  return declared === 1
+}
+
+/** Since when others hold this host to be gone; null if they do not. */
+export async function goneSince(database: Database, hostId: string): Promise<string | null> {
+  const row = await maybeOne(
+    database,
+    sql<{ goneAt: string | null }>`SELECT gone_at::text AS "goneAt" FROM controller_host WHERE id = ${hostId}`,
+  )
+  return row?.goneAt ?? null
+}
+
+/** Those of these amphorae whose machine does not belong on the host: it has moved, or was deleted. */
+export async function lostOf(database: Database, hostId: string, amphoraIds: readonly string[]): Promise<string[]> {
+  const ours = await many(
+    database,
+    sql<{ id: string }>`
+      SELECT id FROM amphora WHERE id = ANY(${[...amphoraIds]}::uuid[]) AND (host_id IS NULL OR host_id = ${hostId})`,
+  )
+  const kept = new Set(ours.map(({ id }) => id))
+  return amphoraIds.filter(id => !kept.has(id))
+}
+
+/** The host is back, and nothing of what it lost is left on it: its workers may go on. */
+export async function declareBack(database: Database, hostId: string, goneAt: string): Promise<void> {
+  await execute(
+    database,
+    sql`UPDATE controller_host SET gone_at = NULL WHERE id = ${hostId} AND gone_at = ${goneAt}::timestamptz`,
+  )
+}
+
+/**
+ * Binds machines that this host has, and that are bound to none, with their load balancers: an earlier version, which knew
+ * no hosts, made them. Warm amphorae that nobody has are this host's too.
+ * @param unbound compute drivers whose machines are bound to no host
+ */
+export async function adoptMachines(
+  database: Database,
+  hostId: string,
+  { amphoraIds, unbound }: { amphoraIds: readonly string[]; unbound: readonly string[] },
+): Promise<void> {
+  await execute(
+    database,
+    sql`
+     WITH adopted AS (
+       UPDATE amphora SET host_id = ${hostId}
+        WHERE host_id IS NULL AND (id = ANY(${[...amphoraIds]}::uuid[]) OR load_balancer_id IS NULL)
+          AND NOT coalesce(compute_driver = ANY(${[...unbound]}::text[]), false)
+        RETURNING load_balancer_id)
+     UPDATE load_balancer SET host_id = ${hostId} FROM adopted
+      WHERE load_balancer.id = adopted.load_balancer_id AND load_balancer.host_id IS NULL`,
+  )
+}

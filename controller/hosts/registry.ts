@@ -1,0 +1,110 @@
+import type { Database } from '../database/connection.js'
+import { execute } from '../database/query.js'
+import { sql } from '../database/sql.js'
+import { isUniqueViolation, sqlState } from '../database/transaction.js'
+
+/** A controller host, as it describes itself. */
+export type ControllerHost = {
+  id: string
+  name: string
+  /** Where the other hosts reach it; null if nobody set one. */
+  address: string | null
+  /** Distinguishes its namespaces and devices on its machine. */
+  instance: string
+  version: string
+}
+
+/** One process of a host. */
+export type ControllerProcess = {
+  name: string
+  pid: number
+  version: string
+  /** What the names of the owners of its claims begin with. */
+  owner: string
+}
+
+/** Signs of life come this often. */
+export const SIGN_SECONDS = 2
+
+/** Another host has the name. */
+export class HostNameTaken extends Error {}
+/** The database does not know the host: it was removed, or this is another database. */
+export class HostUnknown extends Error {}
+
+/**
+ * Writes what the host says of itself.
+ * @param isNew whether it may be the first time
+ * @throws HostNameTaken, HostUnknown
+ */
+export async function registerHost(database: Database, host: ControllerHost, isNew: boolean): Promise<void> {
+  const { id, name, address, instance, version } = host
+  try {
+    if (isNew) {
+      await execute(
+        database,
+        sql`INSERT INTO controller_host (id, name, address, instance, version) VALUES (${id}, ${name}, ${address}, ${instance}, ${version})
+            ON CONFLICT (id) DO NOTHING`,
+      )
+    }
+    const written = await execute(
+      database,
+      sql`UPDATE controller_host SET name = ${name}, address = ${address}, instance = ${instance}, version = ${version}
+           WHERE id = ${id} AND removed_at IS NULL`,
+    )
+    if (written === 0) throw new HostUnknown(`The database does not know the controller host ${name} (${id}).`)
+  } catch (error) {
+    if (isUniqueViolation(error)) throw new HostNameTaken(`Another controller host has the name ${name}.`)
+    throw error
+  }
+}
+
+const FOREIGN_KEY_VIOLATION = '23503'
+
+/**
+ * Records that a process is alive, and so is its host.
+ * @throws HostUnknown
+ */
+export async function recordSignOfLife(
+  database: Database,
+  hostId: string,
+  { name, pid, version, owner }: ControllerProcess,
+): Promise<void> {
+  try {
+    await execute(
+      database,
+      sql`
+       WITH host AS (
+         UPDATE controller_host SET last_seen_at = now()
+          WHERE id = ${hostId} AND (last_seen_at IS NULL OR last_seen_at < now() - interval '1 second'))
+       INSERT INTO controller_process (host_id, name, pid, version, owner)
+       VALUES (${hostId}, ${name}, ${pid}, ${version}, ${owner})
+       ON CONFLICT (host_id, name, pid) DO UPDATE
+          SET last_seen_at = now(), version = excluded.version, owner = excluded.owner,
+              started_at = CASE WHEN controller_process.owner = excluded.owner THEN controller_process.started_at ELSE now() END`,
+    )
+  } catch (error) {
+    if (sqlState(error) === FOREIGN_KEY_VIOLATION) throw new HostUnknown(`The controller host ${hostId} was removed.`)
+    throw error
+  }
+}
+
+/** Forgets a process that ends. */
+export async function forgetProcess(
+  database: Database,
+  hostId: string,
+  { name, pid }: Pick<ControllerProcess, 'name' | 'pid'>,
+): Promise<void> {
+  await execute(
+    database,
+    sql`DELETE FROM controller_process WHERE host_id = ${hostId} AND name = ${name} AND pid = ${pid}`,
+  )
+}
+
+/** Forgets processes of the host with this name that have been silent for a while: this one replaces them. */
+export async function forgetPredecessors(database: Database, hostId: string, name: string): Promise<void> {
+  await execute(
+    database,
+    sql`DELETE FROM controller_process
+         WHERE host_id = ${hostId} AND name = ${name} AND last_seen_at < now() - ${SIGN_SECONDS * 5} * interval '1 second'`,
+  )
+}

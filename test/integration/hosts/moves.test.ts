@@ -1,0 +1,186 @@
+import { randomUUID } from 'node:crypto'
+import t from 'tap'
+import { placementRules } from '../../../controller/compute/placement.js'
+import { configurationSchema } from '../../../controller/config/schema.js'
+import {
+  adoptMachines,
+  declareGone,
+  goneSince,
+  isProcessAlive,
+  lostOf,
+  sightOthers,
+} from '../../../controller/hosts/move.js'
+import { hostState, readHosts } from '../../../controller/hosts/read-hosts.js'
+import {
+  forgetPredecessors,
+  forgetProcess,
+  recordSignOfLife,
+  registerHost,
+} from '../../../controller/hosts/registry.js'
+import { returnHost, watchHosts } from '../../../controller/housekeeping/host-watch.js'
+import { createLog } from '../../../controller/log/log.js'
+import { allocateAmphora } from '../../../controller/provider/amphora/act/allocate.js'
+import { type Claim, claimDue, renewClaim } from '../../../controller/queue/claim.js'
+import { loadBalancerClaims, secondsUntilDue } from '../../../controller/worker/due.js'
+import { createTestDatabase } from '../../support/database/database.js'
+import { insertLoadBalancer } from '../../support/database/load-balancer-rows.js'
+
+const log = createLog('test', 'silent')
+const testDatabase = await createTestDatabase()
+t.teardown(testDatabase.drop)
+const db = testDatabase.of('load_balancer')
+
+const hostOf = (name: string) => ({
+  id: randomUUID(),
+  name,
+  address: null,
+  instance: 'abcde',
+  version: '1',
+})
+const [here, there, third] = [hostOf('here'), hostOf('there'), hostOf('third')]
+const worker = (owner: string) => ({ name: 'worker', pid: 7, version: '1', owner })
+
+const claimsOf = (host: string | null): Promise<Claim[]> =>
+  claimDue(db, { ...loadBalancerClaims('w', 12, host), limit: 12 })
+const due = async (columns: Record<string, unknown> = {}) =>
+  insertLoadBalancer(db, { project_id: randomUUID(), generation: 1, applied_generation: 0, ...columns })
+const release = () => db('load_balancer').update({ lease_owner: null, lease_until: null })
+const idsOf = (claims: readonly Claim[]) => claims.map(({ id }) => id).sort()
+
+t.test('hosts make themselves known once, under names of their own', async t => {
+  for (const host of [here, there, third]) await registerHost(db, host, true)
+  await registerHost(db, { ...here, address: '192.0.2.1', version: '2' }, true)
+  await t.rejects(registerHost(db, hostOf('there'), true), /Another controller host has the name there/)
+  await t.rejects(registerHost(db, hostOf('restored'), false), /does not know the controller host restored/)
+  const [first] = await readHosts(db)
+  t.match(first, { name: 'here', address: '192.0.2.1', version: '2', silent_seconds: null, processes: [] })
+})
+
+t.test('a process gives signs of life with what it holds, and replaces a dead one of its name', async t => {
+  const id = await due()
+  await claimDue(db, { ...loadBalancerClaims('vm 7 1 ns abcd', 12, null), limit: 1 })
+  await recordSignOfLife(db, here.id, { ...worker('vm 6 1 ns'), pid: 6 })
+  await db('controller_process').update({ last_seen_at: db.raw(`now() - interval '11 seconds'`) })
+  await forgetPredecessors(db, here.id, 'worker')
+  await recordSignOfLife(db, here.id, worker('vm 7 1 ns'))
+  await recordSignOfLife(db, here.id, worker('vm 7 1 ns'))
+  const [row] = await readHosts(db)
+  t.match(row?.processes, [{ name: 'worker', pid: 7, leases: 1 }])
+  t.ok(Number(row?.silent_seconds) < 5)
+  t.equal(row && hostState(row), 'alive')
+  t.equal(await isProcessAlive(db, here.id, 'worker'), true)
+  await forgetProcess(db, here.id, { name: 'worker', pid: 7 })
+  t.equal(await isProcessAlive(db, here.id, 'worker'), false)
+  await t.rejects(recordSignOfLife(db, randomUUID(), worker('w')), /was removed/)
+  await db('load_balancer').where({ id }).delete()
+})
+
+t.test('a worker claims what is bound to its host, to none, or to one that is gone', async t => {
+  const [free, ours, theirs] = [await due(), await due({ host_id: here.id }), await due({ host_id: there.id })]
+  t.same(idsOf(await claimsOf(here.id)), [free, ours].sort())
+  await release()
+  t.same(idsOf(await claimsOf(null)), [free], 'without machines of its own, it takes what is bound to none')
+  await release()
+  await db('load_balancer').whereIn('id', [free, ours]).delete()
+  t.equal(await secondsUntilDue(db, here.id), null, 'what others do wakes nobody here')
+  t.ok(await declareGone(db, there.id, null))
+  t.same(idsOf(await claimsOf(here.id)), [theirs])
+  await release()
+  t.same(await claimsOf(there.id), [], 'the host itself must tidy up first')
+  await db('controller_host').update({ gone_at: null })
+  await db('load_balancer').delete()
+})
+
+t.test('a load balancer belongs to the host that makes its first amphora', async t => {
+  const id = await due()
+  const [claim] = await claimsOf(here.id)
+  if (claim === undefined) throw new Error('Nothing was claimed.')
+  const readyOn = (host_id: string) => ({
+    ...{ id: randomUUID(), status: 'READY', compute_driver: 'namespace', compute_flavor: 'namespace', host_id },
+  })
+  const allocate = () =>
+    allocateAmphora(
+      { database: db, placement: placementRules(configurationSchema.parse({}).compute), hostId: here.id },
+      claim,
+      { id, projectId: randomUUID(), appliedGeneration: 1 },
+      'STANDALONE',
+    )
+  const elsewhere = readyOn(there.id)
+  await db('amphora').insert(elsewhere)
+  await allocate()
+  t.match(await db('amphora').where({ id: elsewhere.id }).first(), { load_balancer_id: null }, 'not for it')
+  t.match(await db('load_balancer').where({ id }).first(), { host_id: here.id })
+  t.match(await db('amphora').where({ load_balancer_id: id }).first(), { host_id: here.id })
+  await db('amphora').where({ load_balancer_id: id }).delete()
+  const warm = readyOn(here.id)
+  await db('amphora').insert(warm)
+  await allocate()
+  t.match(await db('amphora').where({ id: warm.id }).first(), { load_balancer_id: id })
+  await db('amphora').delete()
+  await db('load_balancer').delete()
+})
+
+t.test(
+  'what a gone host had is fenced off, to be replaced, and forgotten; a newer sign of life prevents it',
+  async t => {
+    const lb = await due({ host_id: there.id, applied_generation: 1 })
+    const [serving, warm] = [randomUUID(), randomUUID()]
+    await db('amphora').insert({ id: serving, status: 'ALLOCATED', host_id: there.id, load_balancer_id: lb })
+    await db('amphora').insert({ id: warm, status: 'READY', host_id: there.id, load_balancer_id: null })
+    await db('load_balancer').update({ recheck_at: db.fn.now() })
+    const [held] = await claimsOf(there.id)
+    if (held === undefined) throw new Error('Nothing was claimed.')
+    await recordSignOfLife(db, there.id, worker('w'))
+    const [seen] = (await sightOthers(db, here.id)).filter(({ id }) => id === there.id)
+    t.equal(await declareGone(db, there.id, null), false)
+    t.equal(await declareGone(db, there.id, seen?.sign ?? null), true)
+    t.equal(await declareGone(db, there.id, seen?.sign ?? null), false, 'only one host declares it')
+    t.equal(await renewClaim(db, held), false)
+    t.match(await db('amphora').where({ id: serving }).first(), { replace_generation: 1 })
+    t.equal(await db('amphora').where({ id: warm }).first(), undefined)
+    t.same(idsOf(await claimsOf(third.id)), [lb])
+    await release()
+
+    const deleted: string[] = []
+    const lostMachine = randomUUID()
+    const machines = [serving, lostMachine].map(amphoraId => ({
+      ...{ amphoraId, computeId: amphoraId, name: amphoraId, driver: 'namespace', state: 'running' as const },
+    }))
+    const compute = { list: async () => machines, delete: async (id: string) => void deleted.push(id) }
+    const returning = { database: db, compute, hostId: there.id, log }
+    t.not(await goneSince(db, there.id), null)
+    t.equal(await returnHost(returning), 1)
+    t.same(deleted, [lostMachine], 'it keeps the machine that nobody has replaced yet')
+    t.equal(await goneSince(db, there.id), null)
+    t.equal(await returnHost(returning), 0)
+    await db('amphora').update({ host_id: third.id })
+    t.same(await lostOf(db, there.id, [serving]), [serving], 'a machine whose amphora is elsewhere now is lost')
+    await db('amphora').delete()
+    await db('load_balancer').delete()
+  },
+)
+
+t.test('a host without amphorae that stays silent is declared gone, after half a minute of looking', async t => {
+  await recordSignOfLife(db, third.id, worker('w'))
+  const watching = { database: db, hostId: here.id, log }
+  let watch = await watchHosts(watching, null, 0)
+  for (let second = 2; second < 30; second += 2) watch = await watchHosts(watching, watch, second * 1000)
+  t.equal(await goneSince(db, third.id), null)
+  await watchHosts(watching, watch, 30_000)
+  t.not(await goneSince(db, third.id), null)
+})
+
+t.test('the first start of this version adopts the machines that it finds', async t => {
+  const lb = await due()
+  const [found, warm, elsewhere] = [randomUUID(), randomUUID(), randomUUID()]
+  await db('amphora').insert({ id: found, status: 'ALLOCATED', load_balancer_id: lb })
+  await db('amphora').insert({ id: warm, status: 'READY' })
+  await db('amphora').insert({ id: elsewhere, status: 'ALLOCATED', load_balancer_id: lb, host_id: there.id })
+  const enrolled = randomUUID()
+  await db('amphora').insert({ id: enrolled, status: 'READY', compute_driver: 'enrolled' })
+  await adoptMachines(db, here.id, { amphoraIds: [found, elsewhere], unbound: ['enrolled'] })
+  t.match(await db('amphora').where({ id: enrolled }).first(), { host_id: null }, 'not what is bound to no host')
+  const hosts = await db('amphora').whereIn('id', [found, warm, elsewhere]).pluck('host_id')
+  t.same(hosts.sort(), [here.id, here.id, there.id].sort())
+  t.match(await db('load_balancer').where({ id: lb }).first(), { host_id: here.id })
+})
