@@ -45,8 +45,8 @@ export type ComputeDriverKind = {
   offers: { flavors: readonly string[]; zones: readonly string[] | null } | null
   /** Size of its machines for a flavor that says nothing about it; see Placement. */
   size: (settings: ComputeGroup) => Pick<Placement, 'memoryMiB' | 'cores'>
-  /** Whether its machines run an image. */
-  usesImages: boolean
+  /** Whether its machines run an image: always, if there is one, or never. */
+  images: 'required' | 'optional' | 'none'
   /** Whether its machines have a management address of their own, and get no management port. */
   ownsManagement: boolean
   /** Programs it needs on the controller's host. */

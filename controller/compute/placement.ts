@@ -1,5 +1,6 @@
 import type { Placement } from './driver.js'
 import { computeDriver, computeDrivers } from './drivers.js'
+import { DEFAULT_IMAGE_TAG } from './images/tags.js'
 import type { ComputeDriverKind } from './kind.js'
 import type { ComputeSettings } from './options.js'
 
@@ -17,7 +18,7 @@ export type PlacementRules = {
   /** Driver of load balancers that name neither a compute flavor nor a compute zone of another driver. */
   driver: string
   /** `size` is that of machines whose flavor the settings do not have any more. */
-  drivers: ReadonlyMap<string, Pick<ComputeDriverKind, 'offers' | 'usesImages' | 'ownsManagement'> & { size: Size }>
+  drivers: ReadonlyMap<string, Pick<ComputeDriverKind, 'offers' | 'images' | 'ownsManagement'> & { size: Size }>
   flavors: ReadonlyMap<string, Flavor>
   /** By name; `driver` is null if the zone is one of every driver. */
   zones: ReadonlyMap<string, { driver: string | null }>
@@ -53,13 +54,6 @@ export function placementRules(settings: ComputeSettings): PlacementRules {
   }
 }
 
-/** The compute flavors and zones that load balancers may name. */
-export function offersOf({ drivers, flavors, zones }: PlacementRules): ComputeDriverKind['offers'] {
-  const offers = [...drivers.values()].map(driver => driver.offers)
-  if (offers.includes(null)) return null
-  return { flavors: [...flavors.keys()], zones: offers.some(one => one?.zones === null) ? null : [...zones.keys()] }
-}
-
 /**
  * Decides on what and where the machines of a load balancer run. Pure.
  * @returns a sentence instead if what it asks for does not exist or does not go together
@@ -86,7 +80,7 @@ export function resolvePlacement(rules: PlacementRules, request: PlacementReques
     }
   }
   const tag = imageTag ?? flavor.imageTag
-  if (tag !== null && kind?.usesImages === false) {
+  if (tag !== null && kind?.images === 'none') {
     return { problem: `Machines of the compute flavor ${name} run no image, so there is none with the tag ${tag}.` }
   }
   return { placement: { driver, flavor: name, zone, memoryMiB, cores, imageTag: tag } }
@@ -95,6 +89,19 @@ export function resolvePlacement(rules: PlacementRules, request: PlacementReques
 /** The controller host to which machines of a driver are bound: the one that makes them; null if it does not matter. */
 export const boundTo = ({ drivers }: PlacementRules, driver: string, hostId: string | null): string | null =>
   drivers.get(driver)?.ownsManagement === true ? null : hostId
+
+/**
+ * Why a placement has no image to run; null if it has one or needs none. Pure.
+ * @param tags those of the images that there are
+ */
+export function imageProblem(rules: PlacementRules, placement: Placement, tags: readonly string[]): string | null {
+  const { driver, flavor, imageTag } = placement
+  const needed = rules.drivers.get(driver)?.images === 'required' ? DEFAULT_IMAGE_TAG : null
+  const tag = imageTag ?? needed
+  if (tag === null || tags.includes(tag) || rules.drivers.get(driver)?.offers === null) return null
+  const others = tags.length === 0 ? 'none at all' : `only ${tags.join(', ')}`
+  return `Machines of the compute flavor ${flavor} run the amphora image with the tag ${tag}, but there is ${others}.`
+}
 
 /** What an amphora's row records of its placement. */
 export type RecordedPlacement = Pick<Placement, 'driver' | 'flavor' | 'zone' | 'imageTag'>

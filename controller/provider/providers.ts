@@ -1,4 +1,4 @@
-import type { ComputeDriverKind } from '../compute/kind.js'
+import type { ComputeOffers } from '../compute/offers.js'
 import type { ProviderCapabilities } from '../load-balancer/schema/capabilities.js'
 import { amphoraCapabilities, octaviaCapabilities } from './amphora/capabilities.js'
 import type { AmphoraProviderOptions } from './amphora/provider.js'
@@ -9,8 +9,8 @@ import type { Provider } from './provider.js'
 export type ProviderParts = AmphoraProviderOptions
 
 type ProviderKind = {
-  /** One entry per name of the provider, with what it supports on machines of a compute driver. */
-  capabilities: Readonly<Record<string, (compute: Pick<ComputeDriverKind, 'offers'>) => ProviderCapabilities>>
+  /** One entry per name of the provider, with what it supports on the machines that there are. */
+  capabilities: Readonly<Record<string, (offers: ComputeOffers) => ProviderCapabilities>>
   /** Imports the provider's code, which the API does not need. */
   open: (parts: ProviderParts) => Promise<Provider>
 }
@@ -29,9 +29,9 @@ const providerKinds: readonly ProviderKind[] = [
 
 export const PROVIDER_NAMES: readonly string[] = providerKinds.flatMap(({ capabilities }) => Object.keys(capabilities))
 
-/** What each provider supports with a compute driver: the API accepts nothing else. */
-export const providerCapabilities = (compute: Pick<ComputeDriverKind, 'offers'>): ProviderCapabilities[] =>
-  providerKinds.flatMap(({ capabilities }) => Object.values(capabilities).map(of => of(compute)))
+/** What each provider supports on the machines that there are: the API accepts nothing else. */
+export const providerCapabilities = (offers: ComputeOffers): ProviderCapabilities[] =>
+  providerKinds.flatMap(({ capabilities }) => Object.values(capabilities).map(of => of(offers)))
 
 /** Opens every provider and maps each of its names to it. */
 export async function openProviders(parts: ProviderParts): Promise<ReadonlyMap<string, Provider>> {

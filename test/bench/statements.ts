@@ -1,5 +1,5 @@
 import type Koa from 'koa'
-import { computeDriverOf } from '../../controller/cli/wiring/drivers.js'
+import { offersOf } from '../../controller/cli/wiring/drivers.js'
 import { openDatabase, openInstance } from '../../controller/cli/wiring/instance.js'
 import { openKeyring } from '../../controller/cli/wiring/key-manager/keyring.js'
 import type { Database } from '../../controller/database/connection.js'
@@ -33,7 +33,7 @@ export async function countStatements({ directory, api }: BenchInstance): Promis
     database,
     network: createNoopNetworkDriver(),
     certificates: ANY_CERTIFICATE,
-    providers: providerCapabilities(computeDriverOf(instance)),
+    providers: providerCapabilities(offersOf(instance)),
     config: { ...instance.config.load_balancer, quota: WITHOUT_QUOTAS },
   })
   return counterOf(app, database)

@@ -1,7 +1,6 @@
 import { InvalidArgumentError, Option } from 'commander'
 import type Koa from 'koa'
 import type { CertificateSource } from '../../certificates/certificate-source.js'
-import { offersOf, placementRules } from '../../compute/placement.js'
 import type { Configuration } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
 import type { ServiceSchema } from '../../database/migrate.js'
@@ -33,7 +32,7 @@ import type { ProcessName } from '../state-directory/run-record.js'
 import { type ApiCertificate, openApiCertificate } from '../wiring/api-certificate.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { requireDefaultProvider } from '../wiring/default-provider.js'
-import { openNetwork } from '../wiring/drivers.js'
+import { offersOf, openNetwork } from '../wiring/drivers.js'
 import { managementAddress } from '../wiring/host-networks.js'
 import { type Instance, openDatabase, openInstance } from '../wiring/instance.js'
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
@@ -176,7 +175,7 @@ function apisOf(
           network: await openNetwork(instance, open('network')),
           certificates,
           validate: tokens.validator(),
-          providers: providerCapabilities({ offers: offersOf(placementRules(config.compute)) }),
+          providers: providerCapabilities(offersOf(instance)),
           config: config.load_balancer,
           identityUrl: serviceUrls(config).identity,
           log,

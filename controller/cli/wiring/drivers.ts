@@ -2,8 +2,11 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ComputeDriver } from '../../compute/driver.js'
 import { computeDriver, computeDrivers } from '../../compute/drivers.js'
+import { imageTags } from '../../compute/images/tags.js'
 import type { ComputeContext, ComputeDriverKind } from '../../compute/kind.js'
 import { createMachines } from '../../compute/machines.js'
+import { type ComputeOffers, computeOffers } from '../../compute/offers.js'
+import { placementRules } from '../../compute/placement.js'
 import { configurationSchema } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
 import { maybeOne } from '../../database/query.js'
@@ -36,6 +39,10 @@ export function requireInstanceId(directory: string): string {
 }
 
 export const computeDriverOf = ({ config }: Instance): ComputeDriverKind => computeDriver(config.compute.driver)
+
+/** What flavors and availability zones may name on this host. */
+export const offersOf = ({ config, directory }: Instance): ComputeOffers =>
+  computeOffers(placementRules(config.compute), () => imageTags(directory))
 
 export const networkDriverOf = ({ config }: Instance): NetworkDriverKind => networkDriver(config.network.driver)
 

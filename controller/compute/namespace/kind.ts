@@ -17,7 +17,7 @@ export const namespaceKind: ComputeDriverKind = {
     const { amphora_memory: memoryMiB, amphora_processors: cores } = ownSettings.parse(settings)
     return { memoryMiB, cores }
   },
-  usesImages: false,
+  images: 'none',
   ownsManagement: false,
   programs: [
     ['haproxy', 'haproxy'],

@@ -7,7 +7,7 @@ export const noopKind: ComputeDriverKind = {
   options: {},
   offers: null,
   size: () => ({ memoryMiB: null, cores: null }),
-  usesImages: true,
+  images: 'optional',
   ownsManagement: false,
   programs: [],
   check: async () => [],

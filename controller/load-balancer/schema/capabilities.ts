@@ -10,8 +10,16 @@ type Supported = readonly unknown[] | ((value: unknown) => string | null)
  */
 export type SupportedValues = Readonly<Record<string, Readonly<Record<string, Supported>>>>
 
-/** A key that profile data may hold. `check` returns what is wrong with a value, or null. */
-export type ProfileKey = { name: string; description: string; check: (value: unknown) => string | null }
+/**
+ * A key that profile data may hold. `check` returns what is wrong with a value, or null. `missing` returns, as a clause,
+ * that what a right value names does not exist, or null.
+ */
+export type ProfileKey = {
+  name: string
+  description: string
+  check: (value: unknown) => string | null
+  missing?: (value: unknown) => string | null
+}
 
 /** What the API needs to know about a provider. The worker has its implementation. */
 export type ProviderCapabilities = {
@@ -27,7 +35,12 @@ export type ProviderCapabilities = {
   /** Keys of flavor data and of availability zone data; null if the provider supports none. */
   flavorKeys: readonly ProfileKey[] | null
   availabilityZoneKeys: readonly ProfileKey[] | null
+  /** Why there are no machines for the data of a flavor and an availability zone, as a sentence; null if there are. */
+  machineProblem?: (flavorData: ProfileData, zoneData: ProfileData) => string | null
 }
+
+/** Data of a flavor or an availability zone; an empty object if there is none. */
+export type ProfileData = Readonly<Record<string, unknown>>
 
 /** @throws ApiError 400 when the provider is not enabled */
 export function enabledProvider(providers: readonly ProviderCapabilities[], name: string): ProviderCapabilities {
@@ -67,21 +80,25 @@ export const isSameProvider = (one: ProviderCapabilities, other: ProviderCapabil
 /**
  * Rejects profile data that a provider does not support.
  * @param resource flavor or availability zone
- * @throws ApiError 501 when the provider supports no such data, or not a key or value of it
+ * @throws ApiError 501 when the provider supports no such data, or not a key or value of it; 400 when a value names what
+ *   does not exist
  */
 export function checkProfileData(
   { name: provider }: ProviderCapabilities,
   keys: readonly ProfileKey[] | null,
   { label }: Resource,
-  data: Readonly<Record<string, unknown>>,
+  data: ProfileData,
 ): void {
   if (keys === null) throw notImplemented(`Provider '${provider}' does not support a requested action: ${label} data`)
   for (const [name, value] of Object.entries(data)) {
-    const wrong = keys.find(key => key.name === name)?.check
-    const reason = wrong === undefined ? 'Unknown key' : wrong(value)
-    if (reason === null) continue
-    throw notImplemented(
-      `Provider '${provider}' does not support a requested option: ${label} data ${name.slice(0, 100)}: ${reason}`,
-    )
+    const key = keys.find(one => one.name === name)
+    const reason = key === undefined ? 'Unknown key' : key.check(value)
+    if (reason !== null) {
+      throw notImplemented(
+        `Provider '${provider}' does not support a requested option: ${label} data ${name.slice(0, 100)}: ${reason}`,
+      )
+    }
+    const missing = key?.missing?.(value) ?? null
+    if (missing !== null) throw badRequest(`${label} data ${name}: ${missing}`)
   }
 }

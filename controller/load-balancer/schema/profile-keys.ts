@@ -1,17 +1,25 @@
 import type { ProfileKey } from './capabilities.js'
 import { isObject } from './values.js'
 
-/** Names that a provider accepts for some keys; other keys accept any name. */
-type Known<K extends string> = Readonly<Partial<Record<K, readonly string[]>>>
+/** Names that exist for some keys at the moment; null, and for other keys: any. */
+type Known<K extends string> = Readonly<Partial<Record<K, () => readonly string[] | null>>>
 
 /** Octavia's own words, which its test suite compares. */
 const TOPOLOGY =
   'The load balancer topology. One of: SINGLE - One amphora per load balancer. ACTIVE_STANDBY - Two amphora per load balancer.'
 const COMPUTE_ZONE = 'The compute availability zone.'
 
+const TOPOLOGIES = ['SINGLE', 'ACTIVE_STANDBY']
+
+const topology: ProfileKey = {
+  name: 'loadbalancer_topology',
+  description: TOPOLOGY,
+  check: value => (TOPOLOGIES.some(one => one === value) ? null : `Value should be one of: ${TOPOLOGIES.join(', ')}`),
+}
+
 /** The keys of flavor data. */
 export const flavorKeys = (known: Known<'compute_flavor' | 'amp_image_tag'> = {}): ProfileKey[] => [
-  name('loadbalancer_topology', TOPOLOGY, ['SINGLE', 'ACTIVE_STANDBY']),
+  topology,
   name('compute_flavor', 'Compute flavor of the amphorae.', known.compute_flavor),
   name('amp_image_tag', 'Tag of the amphora image.', known.amp_image_tag),
   switchKey('sriov_vip', 'Whether the VIP uses an SR-IOV virtual function.'),
@@ -30,13 +38,19 @@ export const availabilityZoneKeys = (known: Known<'compute_zone' | 'volume_zone'
   },
 ]
 
-function name(key: string, description: string, known?: readonly string[]): ProfileKey {
-  const check = (value: unknown) => {
-    if (typeof value !== 'string' || value === '') return 'Value should be a string'
-    if (known === undefined || known.includes(value)) return null
-    return known.length === 0 ? 'The provider offers no value' : `Value should be one of: ${known.join(', ')}`
+function name(key: string, description: string, known?: () => readonly string[] | null): ProfileKey {
+  return {
+    name: key,
+    description,
+    check: value => (typeof value === 'string' && value !== '' ? null : 'Value should be a string'),
+    missing: value => {
+      const names = known?.() ?? null
+      if (names === null || names.some(one => one === value)) return null
+      return names.length === 0
+        ? `there is no ${value}, and nothing else to choose`
+        : `there is no ${value}, only ${names.join(', ')}`
+    },
   }
-  return { name: key, description, check }
 }
 
 function switchKey(key: string, description: string): ProfileKey {

@@ -1,12 +1,17 @@
-import type { ComputeDriverKind } from '../../compute/kind.js'
-import type { ProviderCapabilities } from '../../load-balancer/schema/capabilities.js'
+import type { ComputeOffers } from '../../compute/offers.js'
+import type { ProfileData, ProviderCapabilities } from '../../load-balancer/schema/capabilities.js'
 import { availabilityZoneKeys, flavorKeys } from '../../load-balancer/schema/profile-keys.js'
 import { versionProblem } from './rendering/haproxy/tls.js'
 
 const problemOfVersions = (versions: unknown) => versionProblem(Array.isArray(versions) ? versions : [])
 
-/** Capabilities of the amphora provider with a compute driver. */
-export const amphoraCapabilities = ({ offers }: Pick<ComputeDriverKind, 'offers'>): ProviderCapabilities => ({
+const nameIn = (data: ProfileData, key: string): string | null => {
+  const value = data[key]
+  return typeof value === 'string' ? value : null
+}
+
+/** Capabilities of the amphora provider with the machines that there are. */
+export const amphoraCapabilities = (offers: ComputeOffers): ProviderCapabilities => ({
   name: 'amphora',
   description: 'The Octavia Amphora driver.',
   supported: {
@@ -14,27 +19,35 @@ export const amphoraCapabilities = ({ offers }: Pick<ComputeDriverKind, 'offers'
       vip_qos_policy_id: [],
     },
     // No driver with machines supports these.
-    ...(offers === null
-      ? {}
-      : {
+    ...(offers.runsMachines
+      ? {
           flavor: { sriov_vip: [false], allow_member_sriov: [false] },
           availability_zone: { management_network: [] },
-        }),
+        }
+      : {}),
     listener: { tls_versions: problemOfVersions },
     pool: { tls_versions: problemOfVersions },
     l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'] },
   },
   usesMachines: true,
   datagramsAcrossIpVersions: false,
-  flavorKeys: flavorKeys(offers === null ? {} : { compute_flavor: offers.flavors, amp_image_tag: [] }),
-  availabilityZoneKeys: availabilityZoneKeys(
-    offers === null ? {} : { volume_zone: [], ...(offers.zones === null ? {} : { compute_zone: offers.zones }) },
-  ),
+  flavorKeys: flavorKeys({ compute_flavor: () => offers.flavors, amp_image_tag: offers.imageTags }),
+  availabilityZoneKeys: availabilityZoneKeys({
+    compute_zone: () => offers.zones,
+    // Amphorae have no volumes: what they keep is on their own disks.
+    volume_zone: () => (offers.runsMachines ? [] : null),
+  }),
+  machineProblem: (flavorData, zoneData) =>
+    offers.problem({
+      flavor: nameIn(flavorData, 'compute_flavor'),
+      imageTag: nameIn(flavorData, 'amp_image_tag'),
+      zone: nameIn(zoneData, 'compute_zone'),
+    }),
 })
 
 /** The same provider under the name that older clients use. */
-export const octaviaCapabilities = (compute: Pick<ComputeDriverKind, 'offers'>): ProviderCapabilities => ({
-  ...amphoraCapabilities(compute),
+export const octaviaCapabilities = (offers: ComputeOffers): ProviderCapabilities => ({
+  ...amphoraCapabilities(offers),
   name: 'octavia',
   description: 'Deprecated alias of the Octavia Amphora driver.',
   aliasOf: 'amphora',

@@ -1,5 +1,4 @@
 import t, { type Test } from 'tap'
-import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
 import { RESOURCES } from '../../../controller/load-balancer/description/resources.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
 import type { LoadBalancerTree } from '../../../controller/load-balancer/tree/tree.js'
@@ -10,6 +9,7 @@ import { renderDesired } from '../../../controller/provider/amphora/rendering/de
 import { idIn, type Json, type JsonValue } from '../../support/clients/json-answers.js'
 import { SUBNET, startTestApi, type TestApi } from '../../support/clients/load-balancer-api.js'
 import { REF } from '../../support/inputs/load-balancer-options.js'
+import { offersOf } from '../../support/inputs/placement.js'
 import { factsFor, wholeTree, withPlainIds } from '../../support/worlds/injection-scene.js'
 
 /**
@@ -307,7 +307,7 @@ t.test('every option offered for amphorae changes the rendered state, or is list
         unused.delete(reason)
         continue
       }
-      const known = amphoraCapabilities(namespaceKind).supported[singular]?.[name]
+      const known = amphoraCapabilities(offersOf()).supported[singular]?.[name]
       const offered = typeof known === 'function' ? undefined : known
       const named: unknown = type.jsonSchema.enum
       const choices = Array.isArray(named) ? named : type.kind === 'boolean' ? [false, true] : null

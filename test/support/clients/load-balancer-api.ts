@@ -1,5 +1,5 @@
 import type { CertificateSource } from '../../../controller/certificates/certificate-source.js'
-import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
+import type { ComputeOffers } from '../../../controller/compute/offers.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { startServer } from '../../../controller/http/server.js'
@@ -12,6 +12,7 @@ import { amphoraCapabilities } from '../../../controller/provider/amphora/capabi
 import { noopCapabilities } from '../../../controller/provider/noop/capabilities.js'
 import { createTestDatabase } from '../database/database.js'
 import { failNewest, settleNewest } from '../database/worker-outcomes.js'
+import { offersOf } from '../inputs/placement.js'
 import { callerOf, tokenOf } from './callers.js'
 import type { Reply } from './json-answers.js'
 
@@ -51,6 +52,8 @@ export async function startTestApi(
     /** Default: accepts every reference. */
     certificates?: CertificateSource
     providers?: string[]
+    /** The machines that there are; default: those of the default settings. */
+    offers?: ComputeOffers
     quota?: Record<string, number>
     /** For the `load_balancer` group of the configuration. */
     settings?: Record<string, unknown>
@@ -61,7 +64,7 @@ export async function startTestApi(
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('load_balancer')
   const providers = (options.providers ?? ['amphora', 'other']).map(name => ({
-    ...(name === 'noop_driver' ? noopCapabilities : amphoraCapabilities(namespaceKind)),
+    ...(name === 'noop_driver' ? noopCapabilities : amphoraCapabilities(options.offers ?? offersOf())),
     name,
     description: `The ${name} provider`,
   }))

@@ -2,8 +2,8 @@ import { mkdirSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { readCloud } from '../../../controller/cli/api-client.js'
-import { noopKind } from '../../../controller/compute/noop/kind.js'
 import { providerCapabilities } from '../../../controller/provider/providers.js'
+import { offersOf } from '../inputs/placement.js'
 import type { Krater } from '../worlds/krater.js'
 import { runSuite, type Suite, suiteDirectory } from './stestr.js'
 
@@ -16,7 +16,9 @@ export const BARBICAN: TempestSettings = {
   key_manager: { min_microversion: '1.0', max_microversion: '1.2' },
 }
 
-const PROVIDERS = providerCapabilities(noopKind).map(({ name, description }) => `${name}:${description}`)
+const PROVIDERS = providerCapabilities(offersOf({ driver: 'noop' })).map(
+  ({ name, description }) => `${name}:${description}`,
+)
 
 /** What octavia-tempest-plugin needs to know of a Krater with noop drivers. */
 export const OCTAVIA: TempestSettings = {

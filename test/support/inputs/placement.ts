@@ -1,4 +1,5 @@
 import type { Placement } from '../../../controller/compute/driver.js'
+import { computeOffers } from '../../../controller/compute/offers.js'
 import { placementRules } from '../../../controller/compute/placement.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 
@@ -14,6 +15,10 @@ export const PLACEMENT: Placement = {
 
 /** What the row of an amphora with this placement has. */
 export const PLACEMENT_COLUMNS = { compute_driver: 'namespace', compute_flavor: 'namespace' }
+
+/** @param tags those of the images that there are */
+export const offersOf = (compute: object = {}, tags: readonly string[] = []) =>
+  computeOffers(rulesOf(compute), () => tags)
 
 /** @param compute the settings `compute` */
 export const rulesOf = (compute: object = {}) => placementRules(configurationSchema.parse({ compute }).compute)

@@ -1,5 +1,4 @@
 import t from 'tap'
-import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
 import { ApiError } from '../../../controller/http/errors.js'
 import { listener } from '../../../controller/load-balancer/objects/listeners/resource.js'
 import { pool } from '../../../controller/load-balancer/objects/pools/resource.js'
@@ -7,11 +6,12 @@ import { refuseUnsupported } from '../../../controller/load-balancer/schema/capa
 import { readBody, wrappedBody } from '../../../controller/load-balancer/schema/input.js'
 import { createSchema } from '../../../controller/load-balancer/schema/resource.js'
 import { amphoraCapabilities } from '../../../controller/provider/amphora/capabilities.js'
+import { offersOf } from '../../support/inputs/placement.js'
 
 const ID = '9691cd7d-d516-4a8e-902e-112909ae987d'
 const LACKS = `Provider 'amphora' does not support a requested option: `
 const NEW_LISTENER = wrappedBody('listener', createSchema(listener))
-const amphora = amphoraCapabilities(namespaceKind)
+const amphora = amphoraCapabilities(offersOf())
 
 /** What the amphora provider does with a new listener: `501` and the reason, `400` and the reason, or `accepted`. */
 function outcome(extra: object): string {

@@ -83,7 +83,10 @@ export function checkPlacedVip(
   }
 }
 
-/** @throws ApiError 501 when the provider does not support the flavor or the availability zone */
+/**
+ * @throws ApiError 501 when the provider does not support the flavor or the availability zone, 400 when there are no
+ *   machines for the two
+ */
 export function refuseUnsupportedPlacement({ provider, flavorData, zoneData, columns }: Placement): void {
   if (columns.flavor_id !== null) checkProfileData(provider, provider.flavorKeys, flavor, flavorData)
   refuseUnsupported(provider, flavor, flavorData)
@@ -91,6 +94,8 @@ export function refuseUnsupportedPlacement({ provider, flavorData, zoneData, col
     checkProfileData(provider, provider.availabilityZoneKeys, availabilityZone, zoneData)
   }
   refuseUnsupported(provider, availabilityZone, zoneData)
+  const problem = provider.machineProblem?.(flavorData, zoneData) ?? null
+  if (problem !== null) throw invalid(problem)
 }
 
 type Found = { name: string; enabled: boolean; data: string }

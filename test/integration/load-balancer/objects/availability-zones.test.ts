@@ -36,9 +36,9 @@ t.test('availability zone profiles', async t => {
   for (const [data, status] of [
     ['{', 400],
     ['7', 400],
-    ['{"compute_zone":"nova"}', 501],
+    ['{"compute_zone":"nova"}', 400],
     ['{"compute_zone":7}', 501],
-    ['{"volume_zone":"nova"}', 501],
+    ['{"volume_zone":"nova"}', 400],
     ['{"valid_vip_networks":"x"}', 501],
     ['{"valid_vip_networks":[7]}', 501],
     ['{"loadbalancer_topology":"SINGLE"}', 501],
@@ -164,7 +164,7 @@ t.test('a load balancer in an availability zone', async t => {
   await makeZone(api, 'managed', { management_network: NETWORK })
   t.match(await create({ availability_zone: 'managed' }), { status: 501, body: { faultstring: /management_network/ } })
   await makeZone(api, 'imaginary', { compute_zone: 'moon' }, 'noop_driver')
-  t.equal((await create({ availability_zone: 'imaginary' })).status, 501, 'the provider does not know this zone')
+  t.equal((await create({ availability_zone: 'imaginary' })).status, 400, 'the provider does not know this zone')
   t.equal((await create({ availability_zone: 'imaginary', provider: 'noop_driver' })).status, 201)
   await ask('PUT', 'availabilityzones/here', { availability_zone: { enabled: false } })
   t.match(await create({ availability_zone: 'here' }), {
