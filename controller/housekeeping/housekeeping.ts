@@ -14,7 +14,9 @@ import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
 import { repeat } from '../process/repeat.js'
 import type { MachineTurns } from '../provider/amphora/act/machine-turns.js'
+import type { AgentBundle } from '../provider/amphora/agent/bundle.js'
 import type { AgentConnections } from '../provider/amphora/agent/connection.js'
+import { upgradeAgents } from './agent-upgrades.js'
 import { giveExpiryNotices } from './expiry-notices.js'
 import { returnHost, watchHosts } from './host-watch.js'
 import { NOTHING_WATCHED, watchInterfaces, watchMachines } from './machine-watch.js'
@@ -33,6 +35,7 @@ export type HousekeepingOptions = {
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules
+  agentBundle: AgentBundle | null
   agents: AgentConnections
   turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */
@@ -57,6 +60,7 @@ const STOP_LIMIT_MS = 5_000
 const WATCH_SECONDS = 1
 const INTERFACES_SECONDS = 3
 const REACH_SECONDS = 5
+const UPGRADE_SECONDS = 2
 const BINDINGS_SECONDS = 3
 const CHALLENGES_SECONDS = 1
 const PROOF_SECONDS = 1
@@ -71,7 +75,7 @@ const PURGE_SECONDS = 3_600
  * and retried, with longer pauses while it lasts.
  */
 export async function startHousekeeping(options: HousekeepingOptions): Promise<{ stop: () => Promise<void> }> {
-  const { database, compute, bindings, challenges, config, log, poolIntervalSeconds = 1 } = options
+  const { database, compute, agentBundle, bindings, challenges, config, log, poolIntervalSeconds = 1 } = options
   const owner = options.owner ?? `${hostname()}:${process.pid}:${randomBytes(4).toString('hex')}:housekeeping`
   const stopping = new AbortController()
   // Each loop listens, and Node.js suspects a leak beyond ten.
@@ -88,6 +92,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     intervalSeconds: config.housekeeping.certificate_proof_interval,
     signal: stopping.signal,
   })
+  const isAutomatic = config.housekeeping.agent_upgrades === 'automatic'
   const failures = new Map<string, number>()
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
@@ -124,6 +129,13 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
         replaceAfterSeconds: config.health_manager.replace_after,
       }),
     ),
+    ...(agentBundle === null
+      ? []
+      : [
+          repeat('upgrading agents', UPGRADE_SECONDS, stopping.signal, log, () =>
+            upgradeAgents({ database, bundle: agentBundle.sha256, isAutomatic, log }),
+          ),
+        ]),
     repeat('removing orphans', sweepSeconds, stopping.signal, log, async () => {
       orphans = await sweepOrphans({ ...options, portAgeSeconds }, orphans)
     }),

@@ -12,6 +12,12 @@ export const housekeepingOptions = z
     certificate_proof_interval: seconds
       .default(180)
       .describe('Seconds between two handshakes with a listener that show whether it serves the right certificate'),
+    agent_upgrades: z
+      .enum(['automatic', 'manual'])
+      .default('automatic')
+      .describe(
+        'Whether agents of amphorae are upgraded in place, one after another, when the controller brings another one; `manual` leaves that to `krater amphora upgrade`',
+      ),
   })
   .prefault({})
 

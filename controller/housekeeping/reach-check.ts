@@ -3,7 +3,7 @@ import { many } from '../database/query.js'
 import { sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
-import { recordReach } from '../provider/amphora/act/amphora-rows.js'
+import { recordAgent } from '../provider/amphora/act/amphora-rows.js'
 import { agentTarget, probeAgent } from '../provider/amphora/agent/agent.js'
 import type { AgentConnections } from '../provider/amphora/agent/connection.js'
 
@@ -24,7 +24,7 @@ export type ReachCheck = {
 const CHECK_SECONDS = 30
 const AT_ONCE = 8
 
-type Row = { id: string; address: string; wasReached: boolean }
+type Row = { id: string; address: string }
 
 /**
  * Probes agents that this host reaches and that have not been checked recently, over existing connections, to detect a
@@ -52,14 +52,12 @@ function takeDue({ database, hostId }: ReachCheck): Promise<Row[]> {
                     WHERE status = 'ALLOCATED' AND lb_network_ip IS NOT NULL AND (host_id IS NULL OR host_id = ${hostId}::uuid)
                       AND (checked_at IS NULL OR checked_at < now() - ${CHECK_SECONDS} * interval '1 second')
                     ORDER BY checked_at NULLS FIRST LIMIT ${AT_ONCE} FOR UPDATE SKIP LOCKED)
-      RETURNING id, lb_network_ip AS address, unreachable_since IS NULL AS "wasReached"`,
+      RETURNING id, lb_network_ip AS address`,
   )
 }
 
-async function probe({ database, agents, masterKey }: ReachCheck, { id, address, wasReached }: Row): Promise<void> {
-  const agent = await probeAgent(agents, agentTarget(masterKey, id, address))
-  const isReached = agent.state !== 'unreachable'
-  if (isReached !== wasReached) await recordReach(database, id, isReached)
+async function probe({ database, agents, masterKey }: ReachCheck, { id, address }: Row): Promise<void> {
+  await recordAgent(database, id, await probeAgent(agents, agentTarget(masterKey, id, address)))
 }
 
 /**

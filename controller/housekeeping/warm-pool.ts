@@ -4,8 +4,9 @@ import { execute, many, maybeOne } from '../database/query.js'
 import { assignments, type Bound, prepared, sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
 import type { Logger } from '../log/log.js'
-import { agentColumns, readPlacement } from '../provider/amphora/act/amphora-rows.js'
+import { readPlacement } from '../provider/amphora/act/amphora-rows.js'
 import { createMachine, deletePorts, type MachineParts, machineColumns } from '../provider/amphora/act/machine.js'
+import { renewAgent } from '../provider/amphora/act/upgrade.js'
 import { agentTarget, awaitAgent, probeAgent } from '../provider/amphora/agent/agent.js'
 import { type Claim, claimDue, isHeld, releaseClaim } from '../queue/claim.js'
 import { keepClaim } from '../queue/keep-claim.js'
@@ -130,7 +131,7 @@ async function tend(pool: WarmPool, claim: Claim, failures: Map<string, number>)
 /** The housekeeper is stopping, or another one has claimed the amphora. */
 class Interrupted extends Error {}
 
-async function boot({ database, parts }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {
+async function boot({ database, parts, log }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {
   const placement = placementOf(parts.placement, await readPlacement(database, parts.placement, claim.id))
   const machine = await parts.turns.take(POOL_CAUSE, () =>
     createMachine(parts, { amphoraId: claim.id, projectId: null, placement, apart: [] }, assertHeld),
@@ -138,7 +139,9 @@ async function boot({ database, parts }: WarmPool, claim: Claim, assertHeld: () 
   await write(database, claim, machineColumns(machine))
   const target = agentTarget(parts.masterKey, claim.id, machine.managementAddress)
   const hello = await awaitAgent(parts.agents, target, AGENT_START_MS, assertHeld)
-  await write(database, claim, { status: 'READY', ...agentColumns(hello), lease_owner: null, lease_until: null })
+  const { columns, failure } = await renewAgent(parts, target, hello, assertHeld)
+  if (failure !== null) log.warn({ amphora: claim.id, failure }, 'a warm amphora keeps its agent')
+  await write(database, claim, { status: 'READY', ...columns, lease_owner: null, lease_until: null })
 }
 
 async function remove({ database, parts }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {

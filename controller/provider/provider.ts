@@ -4,8 +4,11 @@ import type { Claim } from '../queue/claim.js'
 /** Something a provider did to an amphora's machine; recorded in the load balancer's history. */
 export type Action = {
   amphora_id: string
-  /** `replugged`: a network interface that was missing or down on the host works again. */
-  action: 'created' | 'restarted' | 'replugged' | 'configured' | 'deleted'
+  /**
+   * `replugged`: a network interface that was missing or down on the host works again. `upgraded`: its agent was replaced
+   * in place.
+   */
+  action: 'created' | 'restarted' | 'replugged' | 'configured' | 'upgraded' | 'deleted'
   /** How the configuration took effect, such as `runtime` or `reload`. */
   how?: string
   /** Why, for example, a reload was needed. */

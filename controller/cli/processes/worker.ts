@@ -8,6 +8,7 @@ import { startHost } from '../../housekeeping/host-watch.js'
 import { startHousekeeping } from '../../housekeeping/housekeeping.js'
 import { createLog } from '../../log/log.js'
 import { createMachineTurns } from '../../provider/amphora/act/machine-turns.js'
+import { readAgentBundle } from '../../provider/amphora/agent/bundle.js'
 import { SshAgentConnections } from '../../provider/amphora/agent/connection.js'
 import { createNoopAgentConnections } from '../../provider/amphora/agent/connection-noop.js'
 import { openProviders } from '../../provider/providers.js'
@@ -15,7 +16,14 @@ import { startWorker } from '../../worker/worker.js'
 import type { Command } from '../command.js'
 import { keyFiles, loadChannelKeys, loadKeys } from '../state-directory/keys.js'
 import { openCertificateKeeper } from '../wiring/certificate-keeper.js'
-import { computeDriverOf, fabricOf, openCompute, openNetwork, requireInstanceId } from '../wiring/drivers.js'
+import {
+  agentBundle,
+  computeDriverOf,
+  fabricOf,
+  openCompute,
+  openNetwork,
+  requireInstanceId,
+} from '../wiring/drivers.js'
 import { connectToAmphorae } from '../wiring/host-networks.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
 import { requireHostId } from '../wiring/this-host.js'
@@ -56,6 +64,7 @@ export async function runWorker(directory: string): Promise<void> {
       network,
       compute,
       placement,
+      agentBundle: computeDriverOf(instance).runsMachines ? readAgentBundle(agentBundle) : null,
       agents,
       turns: createMachineTurns(),
       masterKey: keys.amphoraMaster,

@@ -23,7 +23,7 @@ import { instanceId } from '../state-directory/instance.js'
 import type { Instance } from './instance.js'
 
 /** The bundled agent is in the directory of the bundled controller. */
-const agentBundle = join(dirname(fileURLToPath(import.meta.url)), 'agent.js')
+export const agentBundle = join(dirname(fileURLToPath(import.meta.url)), 'agent.js')
 
 const DEFAULT_MTU = 1500
 

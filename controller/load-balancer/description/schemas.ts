@@ -52,7 +52,7 @@ const FORMS: Readonly<Record<string, Schema>> = {
     items: objectOf(
       {
         amphora_id: KINDS.uuid,
-        action: { type: 'string', enum: ['created', 'restarted', 'replugged', 'configured', 'deleted'] },
+        action: { type: 'string', enum: ['created', 'restarted', 'replugged', 'configured', 'upgraded', 'deleted'] },
         how: { type: 'string' },
         reason: { type: 'string' },
       },

@@ -10,6 +10,7 @@ import { type Provider, ProvisioningFault } from '../provider.js'
 import { converge } from './act/converge.js'
 import type { MachineTurns } from './act/machine-turns.js'
 import type { Remembered } from './act/observe.js'
+import type { AgentBundle } from './agent/bundle.js'
 import type { AgentConnections } from './agent/connection.js'
 import type { HaproxySettings } from './rendering/facts.js'
 
@@ -21,6 +22,7 @@ export type AmphoraProviderOptions = {
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules
+  agentBundle: AgentBundle | null
   agents: AgentConnections
   turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */

@@ -35,6 +35,7 @@ t.test('housekeeping', async t => {
       bindings: NO_BINDINGS,
       challenges: NO_CHALLENGES,
       placement: rulesOf({ warm_amphorae: warm }),
+      agentBundle: null,
       config: configurationSchema.parse({ housekeeping: { sweep_interval: 0.1 } }),
       log,
       poolIntervalSeconds: 0.05,
@@ -113,6 +114,7 @@ t.test('housekeeping', async t => {
       healthManagers: [],
       keyChannel: NO_KEY_CHANNEL,
       beatIntervalSeconds: 3,
+      agentBundle: null,
     }
     const { signal } = new AbortController()
     for (const size of [4, 1, 3]) {

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import type { Desired } from '../../../amphora-agent/protocol/desired.js'
-import type { AgentError, HelloResult, ResultOf } from '../../../amphora-agent/protocol/messages.js'
+import type { AgentError, FailedUpgrade, HelloResult, ResultOf } from '../../../amphora-agent/protocol/messages.js'
 import type { ComputeDriver } from '../../../controller/compute/driver.js'
 import {
   addressesOf,
@@ -32,7 +32,12 @@ type MachineState = {
   applied: Pick<Desired, 'generation' | 'fence' | 'sha256' | 'interfaces'> | null
   drains: boolean
   holdsVip: boolean
+  /** Hash of its agent; null: an older one, which cannot be upgraded in place. */
+  bundle: string | null
+  failedUpgrade?: FailedUpgrade
 }
+
+export const BROKEN_AGENT = 'b'.repeat(64)
 
 export const VIP_SUBNET = '70000000-0000-4000-8000-000000000001'
 export const MEMBER_SUBNETS = [
@@ -74,6 +79,7 @@ export function createAmphoraWorld() {
   const calls: string[] = []
   let lastHost = 10
   let isOpaque = false
+  let newAgent: string | null = null
 
   /** One process's view of the world. @param fates of its next calls; later calls succeed */
   function enter(fates: Fate[] = []) {
@@ -208,7 +214,9 @@ export function createAmphoraWorld() {
         call('create', broken, () => {
           const before = machines.get(amphoraId)
           const machine: MachineState =
-            before?.state === 'running' ? before : { state: 'running', hung: false, cut: false, ...newlyStarted() }
+            before?.state === 'running'
+              ? before
+              : { state: 'running', hung: false, cut: false, bundle: newAgent, ...newlyStarted() }
           machines.set(amphoraId, machine)
           return { ...describe(amphoraId, machine), zone: placement.zone ?? 'here', image: null }
         }),
@@ -249,6 +257,7 @@ export function createAmphoraWorld() {
           const refuse = (code: AgentError['code']) =>
             new AgentRefused(amphoraId, { code, message: `refused: ${code}`, details: '' })
           if (body.verb === 'drain') machine.drains = true
+          if (body.verb === 'upgrade') upgrade(machine, (body as { sha256?: string }).sha256 ?? '')
           if (body.verb === 'status') return statusOf(machine) as ResultOf[typeof body.verb]
           const answer = desired === null ? hello(machine) : apply(machine, desired, refuse)
           return answer as ResultOf[typeof body.verb]
@@ -287,6 +296,10 @@ export function createAmphoraWorld() {
       const machine = machines.get(id)
       if (machine !== undefined) machine.hung = true
     },
+    /** Which agent new machines have; null: one that cannot be upgraded in place. */
+    bringAgent: (bundle: string | null) => {
+      newAgent = bundle
+    },
     portsOwnedBy: (owner: keyof typeof PORT_OWNER) =>
       [...ports.values()].filter(port => port.deviceOwner === PORT_OWNER[owner]),
   }
@@ -307,10 +320,17 @@ function statusOf(machine: MachineState): ResultOf['status'] {
   }
 }
 
-function hello({ applied, drains, holdsVip }: MachineState): HelloResult {
+/** An agent whose hash is BROKEN_AGENT does not come up. */
+function upgrade(machine: MachineState, sha256: string): void {
+  if (sha256 === BROKEN_AGENT) machine.failedUpgrade = { sha256, output: 'It died.' }
+  else machine.bundle = sha256
+}
+
+function hello({ applied, drains, holdsVip, bundle, failedUpgrade }: MachineState): HelloResult {
   return {
     agentVersion: 'test',
     protocolVersion: 1,
+    ...(bundle !== null && { bundle, failedUpgrade }),
     bootId: '0'.repeat(16),
     haproxyVersion: '2.6.12',
     keepalivedVersion: '2.2.7',

@@ -28,10 +28,12 @@ export const providerOf = (
   database: Database,
   drivers: Pick<AmphoraProviderOptions, 'network' | 'compute' | 'agents' | 'turns'>,
   bindings: Bindings = NO_BINDINGS,
+  agentBundle: AmphoraProviderOptions['agentBundle'] = null,
 ): Provider =>
   createAmphoraProvider({
     ...drivers,
     placement: rulesOf(),
+    agentBundle,
     database,
     hostId: null,
     masterKey: Buffer.alloc(32, 7),

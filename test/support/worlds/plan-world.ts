@@ -106,6 +106,7 @@ export function createPlanWorld(first: LoadBalancerTree) {
         return [() => set(known(step.amphoraId), { ports: [] })]
       case 'delete-amphora-row':
         return [() => void amphorae.delete(step.amphoraId)]
+      case 'upgrade-agent':
       case 'begin-handover':
       case 'await-vip':
       case 'announce-vip':
@@ -140,6 +141,8 @@ export function createPlanWorld(first: LoadBalancerTree) {
       mismatchedSeconds: 0,
       needsApply: false,
       replacing: false,
+      upgradeTo: null,
+      upgradeFailed: null,
       heldVip: false,
     }
     amphorae.set(id, { row, machine: null, ports: [] })

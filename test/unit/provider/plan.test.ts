@@ -104,6 +104,34 @@ t.test('changing a load balancer', async t => {
     t.match(next.stages.flat(), [{ desired: { datagrams: { listeners: [{ id: uuid(2, 2) }] } } }])
   })
   await t.test(
+    'an agent that can be upgraded in place is, before it is configured for what the older one lacks',
+    async t => {
+      const [was, will] = ['0'.repeat(64), '1'.repeat(64)]
+      const listeners = [...tree.listeners, aListener(2, { protocol: 'UDP' })]
+      const grown = createTree({ generation: 9, listeners }, [null])
+      const settled = createSettled(tree)
+      const older = { ...settled, agent: { ...settled.agent, bundle: was } as ObservedAmphora['agent'] }
+      const brings = (agentBundle: string) => facts({ agentBundle })
+      expectSteps(t, plan(grown, observe(older), brings(will)), [['upgrade-agent']], false)
+      expectSteps(t, plan(grown, observe(older), brings(was)), [['replace-amphora']], false)
+      const failed = { ...older, upgradeFailed: will }
+      expectSteps(t, plan(grown, observe(failed), brings(will)), [['replace-amphora']], false)
+    },
+  )
+  await t.test('an upgrade in place comes last, and waits for members that are leaving', async t => {
+    const will = '1'.repeat(64)
+    const marked = { ...createSettled(tree), upgradeTo: will }
+    const now = facts({ agentBundle: will })
+    expectSteps(t, plan(tree, observe(marked), now), [['upgrade-agent']], false)
+    expectSteps(t, plan(tree, observe(marked), facts()), [])
+    const changed = createTree({ generation: 9 }, [null])
+    expectSteps(t, plan(changed, observe(marked), now), [['apply']], false)
+    const before = createTree({}, [MEMBER_SUBNET])
+    const ports = portsFor(before)
+    const held = { ...leaving(marked, 5), ports, plugged: ports.map(({ id }) => id) }
+    expectSteps(t, plan(tree, observe(held), now), [['observe-again']])
+  })
+  await t.test(
     'an amphora whose agent speaks another protocol is told apart from one that cannot be reached',
     async t => {
       const speaks = (is: 'too-old' | 'too-new') => ({

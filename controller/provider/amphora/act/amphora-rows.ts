@@ -5,7 +5,7 @@ import { execute, many, one } from '../../../database/query.js'
 import { assignments, json, prepared, sql } from '../../../database/sql.js'
 import type { Claim } from '../../../queue/claim.js'
 import { ClaimLost } from '../../provider.js'
-import type { AmphoraRow } from '../plan/observation.js'
+import type { AmphoraRow, ObservedAgent } from '../plan/observation.js'
 
 export type AmphoraRows = {
   amphorae: AmphoraRow[]
@@ -27,7 +27,8 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
                  ELSE extract(epoch FROM now() - greatest(a.unreachable_since, h.heard_since)) END::float8 AS "unreachableSeconds",
             coalesce(extract(epoch FROM now() - h.mismatched_since), 0)::float8 AS "mismatchedSeconds",
             coalesce((h.needs_apply OR h.mismatched_since > coalesce(a.updated_at, a.created_at)) AND h.last_seen > a.updated_at, false) AS "needsApply",
-            a.replace_generation IS NOT NULL AS replacing, coalesce(h.vrrp_master, false) AS "heldVip"
+            a.replace_generation IS NOT NULL AS replacing, a.upgrade_to AS "upgradeTo", a.upgrade_fault->>'bundle' AS "upgradeFailed",
+             coalesce(h.vrrp_master, false) AS "heldVip"
        FROM load_balancer lb
        LEFT JOIN amphora a ON a.load_balancer_id = lb.id
        LEFT JOIN amphora_health h ON h.amphora_id = a.id
@@ -67,6 +68,10 @@ export type AmphoraColumns = Partial<{
   image_tag: string | null
   image_id: string | null
   agent_version: string
+  agent_bundle: string | null
+  upgrade_to: null
+  upgrade_asked_at: null
+  upgrade_fault: string | null
   lb_network_ip: string
   management_port_id: string | null
   unreachable_since: null
@@ -82,8 +87,9 @@ export type AmphoraColumns = Partial<{
 }>
 
 /** What an amphora's row records of its agent. */
-export const agentColumns = ({ agentVersion, limits }: Pick<HelloResult, 'agentVersion' | 'limits'>) => ({
+export const agentColumns = ({ agentVersion, bundle, limits }: HelloResult) => ({
   agent_version: agentVersion,
+  agent_bundle: bundle ?? null,
   limits: limits === undefined ? null : json(limits),
 })
 
@@ -114,12 +120,19 @@ export async function markForReplacement(database: Database, claim: Claim, ampho
   if (marked === 0) throw new ClaimLost()
 }
 
-/** Records since when an agent has been unreachable; null once it answers. */
-export async function recordReach(database: Database, amphoraId: string, reached: boolean): Promise<void> {
+/** Records since when an agent has been unreachable, and which agent answers; writes nothing if nothing has changed. */
+export async function recordAgent(database: Database, amphoraId: string, agent: ObservedAgent): Promise<void> {
+  const isReached = agent.state !== 'unreachable'
+  const { agentVersion: version = null, bundle = null } = agent.state === 'answers' ? agent : {}
   await execute(
     database,
-    sql`UPDATE amphora SET unreachable_since = CASE WHEN ${reached} THEN NULL ELSE now() END
-         WHERE id = ${amphoraId} AND (unreachable_since IS NULL) <> ${reached}`,
+    sql`UPDATE amphora
+           SET unreachable_since = CASE WHEN ${isReached} THEN NULL ELSE coalesce(unreachable_since, now()) END,
+               agent_version = coalesce(${version}, agent_version),
+               agent_bundle = CASE WHEN ${version}::text IS NULL THEN agent_bundle ELSE ${bundle} END
+         WHERE id = ${amphoraId}
+           AND ((unreachable_since IS NULL) <> ${isReached}
+             OR ${version}::text IS NOT NULL AND (agent_version, agent_bundle) IS DISTINCT FROM (${version}::text, ${bundle}::text))`,
   )
 }
 

@@ -148,7 +148,8 @@ async function planFacts(
   observed: Observed,
 ): Promise<PlanFacts> {
   const { staleAfterSeconds, replaceAfterSeconds, haproxy } = options
-  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, haproxy }
+  const agentBundle = options.parts.agentBundle?.sha256 ?? null
+  const facts = { fence: claim.fence, staleAfterSeconds, replaceAfterSeconds, haproxy, agentBundle }
   const mayNeedRepair = observed.amphorae.some(
     ({ machine, agent, mismatchedSeconds }) =>
       machine === 'running' && (agent.state !== 'answers' || mismatchedSeconds > replaceAfterSeconds),

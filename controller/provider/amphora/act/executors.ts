@@ -3,15 +3,13 @@ import type { MissingMaterial } from '../../../../amphora-agent/protocol/message
 import type { Bindings } from '../../../bindings/bindings.js'
 import { placementOf } from '../../../compute/placement.js'
 import type { Database } from '../../../database/connection.js'
-import { maybeOne } from '../../../database/query.js'
-import { sql } from '../../../database/sql.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import type { Logger } from '../../../log/log.js'
 import type { Port } from '../../../network/driver.js'
 import type { Claim } from '../../../queue/claim.js'
 import { type Action, ClaimLost } from '../../provider.js'
 import { releaseVipPort, vipPortRequest } from '../../vip-port.js'
-import { agentTarget, announceVips, awaitAgent, awaitLeaving, awaitVips, beginHandover, drain } from '../agent/agent.js'
+import { agentTarget, announceVips, awaitLeaving, awaitVips, beginHandover, drain } from '../agent/agent.js'
 import type { AgentTarget } from '../agent/connection.js'
 import { withTimeLimit } from '../agent/time-limit.js'
 import { apartFrom } from '../plan/apart.js'
@@ -22,9 +20,9 @@ import { incompleteSuccessor, restartLimitFault } from '../plan/plan-unreachable
 import type { Step } from '../plan/step.js'
 import { shortageOf } from '../rendering/desired.js'
 import { interfaceName } from '../rendering/keepalived/interfaces.js'
+import { AGENT_START_MS, awaitStart, upgradeInPlace } from './agent-steps.js'
 import { allocateAmphora } from './allocate.js'
 import {
-  agentColumns,
   deleteAmphora,
   markForReplacement,
   readPlacement,
@@ -36,6 +34,7 @@ import { applyDesired } from './apply.js'
 import { ensurePort, filterPort, networkOfVip } from './ensure-port.js'
 import { createMachine, deletePorts, type MachineParts, machineColumns } from './machine.js'
 import { type RestartLimits, takeRestart } from './restart-limiter.js'
+import { UPGRADE_SECONDS } from './upgrade.js'
 
 export type AmphoraParts = MachineParts & {
   database: Database
@@ -77,7 +76,6 @@ type Executor<K extends Kind> = {
   run: (acting: Acting, step: StepOf<K>) => Promise<void>
 }
 
-const AGENT_START_MS = 30_000
 /** VRRP takes a fraction of this. */
 const VRRP_MS = 3_000
 
@@ -181,16 +179,14 @@ const executors: { [K in Kind]: Executor<K> } = {
   },
   'await-agent': {
     what: 'Waiting for an amphora to start',
-    seconds: AGENT_START_MS / 1000 + 10,
-    run: async ({ parts, claim, observed, assertHeld }, { amphoraId }) => {
-      const { database, network, agents, masterKey } = parts
-      const recorded = observed.amphorae.find(({ id }) => id === amphoraId)?.managementAddress ?? null
-      const host = recorded ?? (await recordedAddress(database, amphoraId))
-      if (host === null) throw new Error(`Amphora ${amphoraId} has no management address on ${network.name}`)
-      const target = agentTarget(masterKey, amphoraId, host)
-      const hello = await awaitAgent(agents, target, AGENT_START_MS, assertHeld)
-      await updateAmphora(database, claim, amphoraId, { status: 'ALLOCATED', ...agentColumns(hello) })
-    },
+    seconds: AGENT_START_MS / 1000 + 10 + UPGRADE_SECONDS,
+    run: (acting, { amphoraId }) => awaitStart(acting, amphoraId),
+  },
+  'upgrade-agent': {
+    what: 'Upgrading the agent of an amphora',
+    seconds: UPGRADE_SECONDS,
+    run: (acting, { amphoraId }) =>
+      upgradeInPlace(acting, amphoraId, targetOf(acting.parts, acting.observed, amphoraId)),
   },
   apply: {
     what: 'Applying the configuration to an amphora',
@@ -439,12 +435,4 @@ async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }
   const apart = apartFrom(observed.amphorae, amphoraId)
   const machine = await createMachine(parts, { amphoraId, projectId: tree.projectId, placement, apart }, assertHeld)
   await updateAmphora(parts.database, claim, amphoraId, { ...machineColumns(machine), unreachable_since: null })
-}
-
-async function recordedAddress(database: Database, amphoraId: string): Promise<string | null> {
-  const row = await maybeOne(
-    database,
-    sql<{ address: string | null }>`SELECT lb_network_ip AS address FROM amphora WHERE id = ${amphoraId}`,
-  )
-  return row?.address ?? null
 }

@@ -3,6 +3,7 @@ import type { ComputeDriver, CreatedMachine, MachineSpec, Placement } from '../.
 import type { PlacementRules } from '../../../compute/placement.js'
 import { channelAccessOf, type KeyChannelAccess } from '../../../key-channel/keys.js'
 import { type NetworkDriver, PORT_OWNER, type Port } from '../../../network/driver.js'
+import type { AgentBundle } from '../agent/bundle.js'
 import type { AgentConnections } from '../agent/connection.js'
 import { managementPortName } from '../plan/desired-ports.js'
 import type { MachineTurns } from './machine-turns.js'
@@ -14,6 +15,8 @@ export type MachineParts = {
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules
+  /** The agent that amphorae get; null if they exist only in the database. */
+  agentBundle: AgentBundle | null
   agents: AgentConnections
   turns: MachineTurns
   /** 32 bytes; see compute/amphora-identity.ts. */

@@ -7,7 +7,7 @@ import { agentTarget, probeAgent } from '../agent/agent.js'
 import { desiredSubnetIds } from '../plan/desired-ports.js'
 import type { AmphoraRow, Observed, ObservedAmphora } from '../plan/observation.js'
 import { servesAll } from '../plan/plan-unreachable.js'
-import { readAmphorae, recordReach } from './amphora-rows.js'
+import { readAmphorae, recordAgent } from './amphora-rows.js'
 import type { MachineParts } from './machine.js'
 
 export type Observing = {
@@ -99,8 +99,7 @@ async function observeAmphora(
   ])
   const plugged = interfaces.filter(one => sendsFromAll(one, ports.get(one.id))).map(({ id }) => id)
   const plain = { ...observed, plugged, interfaces, agent }
-  const isReached = agent.state !== 'unreachable'
-  if (row.status === 'ALLOCATED') await recordReach(parts.database, row.id, isReached)
+  if (row.status === 'ALLOCATED') await recordAgent(parts.database, row.id, agent)
   if (agent.state === 'answers') return { ...plain, heldVip: agent.holdsVip ?? row.heldVip }
   const inspection = await compute.inspect(row.id)
   return { ...plain, serves: inspection === null ? null : servesAll(tree, inspection) }

@@ -144,6 +144,8 @@ async function observeAgent(agents: AgentConnections, target: AgentTarget): Prom
 
 function describe(hello: HelloResult): ObservedAgent {
   const {
+    agentVersion,
+    bundle,
     haproxyVersion,
     answersMetrics,
     balancesDatagrams,
@@ -159,6 +161,8 @@ function describe(hello: HelloResult): ObservedAgent {
   const applied = { appliedGeneration, appliedSha256 }
   return {
     state: 'answers',
+    agentVersion,
+    bundle,
     haproxyVersion,
     answersMetrics,
     balancesDatagrams,

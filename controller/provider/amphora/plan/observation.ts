@@ -29,6 +29,10 @@ export type AmphoraRow = {
   needsApply: boolean
   /** Marked for replacement. */
   replacing: boolean
+  /** Hash of the agent that it should get in place; null unless one is wanted. */
+  upgradeTo: string | null
+  /** Hash of the agent with which the latest upgrade failed. */
+  upgradeFailed: string | null
   /** It held the VIP at the last probe or heartbeat. In a pair, this is independent of its role. */
   heldVip: boolean
 }
@@ -36,6 +40,10 @@ export type AmphoraRow = {
 export type ObservedAgent =
   | {
       state: 'answers'
+      /** Undefined from a noop amphora. */
+      agentVersion?: string | undefined
+      /** Hash of its file. Undefined from an older agent, which cannot be upgraded in place. */
+      bundle?: string | undefined
       haproxyVersion: string
       appliedGeneration: number
       appliedSha256: string | null

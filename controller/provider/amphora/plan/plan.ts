@@ -20,15 +20,17 @@ import {
   unreachableFault,
   verdictOn,
 } from './plan-unreachable.js'
+import { canUpgrade, planUpgrades, type UpgradeFacts } from './plan-upgrades.js'
 import type { Plan, Step } from './step.js'
 import type { Role } from './topology.js'
 
-export type PlanFacts = UnreachableFacts & {
-  fence: number
-  /** Amphorae of the project that may be restarted or replaced now; see restart-limiter.ts. */
-  restartsLeft: number
-  haproxy: HaproxySettings
-}
+export type PlanFacts = UnreachableFacts &
+  UpgradeFacts & {
+    fence: number
+    /** Amphorae of the project that may be restarted or replaced now; see restart-limiter.ts. */
+    restartsLeft: number
+    haproxy: HaproxySettings
+  }
 
 /**
  * The next steps from the observed state towards the tree; no stages if they agree. Pure: equal arguments give
@@ -72,8 +74,12 @@ export function plan(tree: LoadBalancerTree, observed: Observed, facts: PlanFact
   const stages = stagesOf([...before, ...applies.map(step => [step]), ...leftovers.stages])
   if (trouble === undefined) {
     const done = serving.every(amphora => !amphora.replacing)
-    const removals = [...after, ...removal(demotion.gone), ...demotion.wait(done), leftovers.wait]
-    return { stages: stagesOf([...stages, ...removals]), settles: done && demotion.demoted && leftovers.settles }
+    const removals = stagesOf([...after, ...removal(demotion.gone), ...demotion.wait(done), leftovers.wait])
+    const settles = done && demotion.demoted && leftovers.settles
+    // An amphora that is leaving, or has members that are, is left alone until then.
+    const upgrades = settles && removals.length === 0 ? planUpgrades(ready, facts) : []
+    if (stages.length === 0 && upgrades.length > 0) return { stages: upgrades, settles: false }
+    return { stages: [...stages, ...removals], settles: settles && upgrades.length === 0 }
   }
   if (stages.length > 0) return { stages, settles: false }
   const isApplied = tree.generation <= tree.appliedGeneration && serving.every(({ replacing }) => !replacing)
@@ -143,6 +149,7 @@ function inspect(rendering: Rendering, serving: readonly ObservedAmphora[], fact
     }
     const lack = agent.state === 'answers' && !amphora.replacing ? lacks(agent) : null
     if (lack !== null) {
+      if (canUpgrade(amphora, facts)) return build({ kind: 'upgrade-agent', amphoraId })
       restarts += 1
       if (restarts > facts.restartsLeft) return { state: 'trouble', serves: false, fault: olderAgentFault(lack) }
       return replace(amphoraId)
@@ -167,12 +174,9 @@ function lackOf(tree: LoadBalancerTree): (agent: Answering) => string | null {
 
 type Answering = Extract<ObservedAgent, { state: 'answers' }>
 
-const replace = (amphoraId: string): Work => ({
-  state: 'build',
-  make: [{ kind: 'replace-amphora', amphoraId }],
-  attach: [],
-  awaitAgent: [],
-})
+const replace = (amphoraId: string): Work => build({ kind: 'replace-amphora', amphoraId })
+
+const build = (step: Step): Work => ({ state: 'build', make: [step], attach: [], awaitAgent: [] })
 
 function isAttached(amphora: ObservedAmphora, desired: DesiredPort): boolean {
   const port = portOf(amphora, desired)

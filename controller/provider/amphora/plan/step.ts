@@ -19,6 +19,8 @@ export type Step =
   /** Attaches a port; adds to one already attached what is missing, an address or its interface. */
   | { kind: 'attach-port'; amphoraId: string; port: DesiredPort }
   | { kind: 'await-agent'; amphoraId: string }
+  /** Gives a running amphora this controller's agent, without a change of what it serves. */
+  | { kind: 'upgrade-agent'; amphoraId: string }
   /** `mustBeWhole`: fails if the amphora misses TLS material. */
   | { kind: 'apply'; amphoraId: string; desired: Desired; mustBeWhole?: boolean }
   /** Before the VIP moves, tells both amphorae how packets find the one with their connection. */

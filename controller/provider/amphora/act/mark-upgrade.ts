@@ -1,0 +1,59 @@
+import type { Database } from '../../../database/connection.js'
+import { execute, many } from '../../../database/query.js'
+import { json, sql } from '../../../database/sql.js'
+import type { Transaction } from '../../../database/transaction.js'
+import { WAKE_CHANNEL } from '../../../load-balancer/change/wake-channel.js'
+
+/** Time after which nobody waits for an upgrade in place any more. */
+export const UPGRADE_LIMIT_SECONDS = 300
+
+/**
+ * Asks for the upgrade of an agent in place. The worker that has its load balancer carries it out, or housekeeping for a
+ * warm amphora, which is not ready until then.
+ * @param bundle hash of the agent that it should get
+ * @returns false if the amphora does not exist, is being replaced or deleted, or is not ready yet
+ */
+export async function markUpgrade(
+  database: Database | Transaction,
+  amphoraId: string,
+  bundle: string,
+): Promise<boolean> {
+  const marked = await many(
+    database,
+    sql`
+     WITH marked AS (
+       UPDATE amphora
+          SET upgrade_to = ${bundle}, upgrade_asked_at = now(), upgrade_fault = NULL,
+              status = CASE WHEN load_balancer_id IS NULL THEN 'BOOTING' ELSE status END
+        WHERE id = ${amphoraId} AND replace_generation IS NULL
+          AND (status = 'ALLOCATED' OR status = 'READY' AND (lease_until IS NULL OR lease_until < now()))
+        RETURNING load_balancer_id),
+     woken AS (
+       UPDATE load_balancer SET recheck_at = now() WHERE id IN (SELECT load_balancer_id FROM marked) RETURNING id)
+     SELECT (SELECT pg_notify(${WAKE_CHANNEL}, id::text) FROM woken) FROM marked`,
+  )
+  return marked.length > 0
+}
+
+/**
+ * Wakes the workers of load balancers whose marks were overlooked, and gives up those that nobody carries out.
+ * @param bundle hash of this controller's agent
+ */
+export async function tendMarks(database: Database, bundle: string): Promise<void> {
+  const text = `No worker with the agent ${bundle.slice(0, 8)} upgraded it within ${UPGRADE_LIMIT_SECONDS / 60} minutes.`
+  await execute(
+    database,
+    sql`
+     UPDATE amphora
+        SET upgrade_to = NULL, upgrade_asked_at = NULL,
+            upgrade_fault = ${json({ text })}::jsonb || jsonb_build_object('bundle', upgrade_to, 'at', now())
+      WHERE upgrade_asked_at < now() - ${UPGRADE_LIMIT_SECONDS} * interval '1 second'`,
+  )
+  await execute(
+    database,
+    sql`
+     UPDATE load_balancer lb SET recheck_at = now()
+      WHERE lb.recheck_at IS NULL AND lb.id IN (SELECT load_balancer_id FROM amphora WHERE upgrade_to = ${bundle})
+     RETURNING pg_notify(${WAKE_CHANNEL}, lb.id::text)`,
+  )
+}
