@@ -20,6 +20,7 @@ export const SERVICE_PACKAGES = [
 export const TEST_PACKAGES = [
   'caddy',
   'certbot',
+  'cpio',
   'crun',
   'curl',
   'dnsperf',
@@ -45,8 +46,10 @@ export const TEST_PACKAGES = [
   'testssl.sh',
   'wrk',
 ]
+/** What builds the images of amphorae. */
+export const IMAGE_PACKAGES = ['e2fsprogs', 'kmod', 'mmdebstrap', 'qemu-utils', 'xz-utils']
 /** Those of a virtual machine, for a suite and a benchmark. */
-export const MACHINE_PACKAGES = ['busybox-static', 'cpio', 'kmod', 'qemu-system-x86']
+export const MACHINE_PACKAGES = ['busybox-static', 'kmod', 'qemu-system-x86']
 /** Other projects' suites, which test/suites/ runs. */
 export const SUITE_PACKAGES = [
   'ansible',

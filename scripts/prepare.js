@@ -4,6 +4,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, isBuilt } from './build.js'
 import { fetchKernel, hasKernel } from './debian-kernel.js'
 import {
+  IMAGE_PACKAGES,
   installPackages,
   MACHINE_PACKAGES,
   missingPackages,
@@ -21,14 +22,16 @@ const logFile = join(root, 'prepare.log')
  * Installs and builds only what is missing. Prints nothing if nothing is missing.
  * @param withTests also installs what the tests and benchmarks need
  * @param withMachine also installs what a virtual machine needs, and fetches its kernel
+ * @param withImages also installs what builds images
  * @param withSuites also installs the suites of other projects
  */
-export async function prepare({ withTests = false, withMachine = false, withSuites = false } = {}) {
+export async function prepare({ withTests = false, withMachine = false, withImages = false, withSuites = false } = {}) {
   checkMachine()
   const packages = [
     ...SERVICE_PACKAGES,
     ...(withTests ? TEST_PACKAGES : []),
     ...(withMachine ? MACHINE_PACKAGES : []),
+    ...(withImages ? IMAGE_PACKAGES : []),
     ...(withSuites ? SUITE_PACKAGES : []),
   ]
   const missing = missingPackages(packages)

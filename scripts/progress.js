@@ -48,10 +48,10 @@ export async function step(text, work) {
 }
 
 /**
- * Runs a program, appends its output to a log file, and reports the last line as progress.
+ * Runs a program, appends its output to a log file, and reports the last line as progress. A `signal` ends it.
  * @returns {Promise<{code: number, tail: string}>} the exit status (128 + n for a signal) and the last lines of output
  */
-export function runLogged(program, args, { logFile, env = {}, cwd, seconds, report = () => {} }) {
+export function runLogged(program, args, { logFile, env = {}, cwd, seconds, signal, report = () => {} }) {
   return new Promise((resolve, reject) => {
     appendFileSync(logFile, `\n$ ${program} ${args.join(' ')}\n`)
     const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
@@ -67,14 +67,18 @@ export function runLogged(program, args, { logFile, env = {}, cwd, seconds, repo
       take(`\n${program} took longer than ${seconds} s and was stopped.\n`)
       child.kill('SIGTERM')
     }, seconds * 1000)
+    const stop = () => child.kill('SIGTERM')
+    signal?.addEventListener('abort', stop)
     child.on('error', error => {
       clearTimeout(limit)
+      signal?.removeEventListener('abort', stop)
       reject(new Failure(`Cannot start ${program}: ${error.message}`))
     })
-    child.on('close', (code, signal) => {
+    child.on('close', (code, killedBy) => {
       clearTimeout(limit)
+      signal?.removeEventListener('abort', stop)
       const tail = output.trimEnd().split('\n').slice(-15).join('\n')
-      resolve({ code: code ?? 128 + (signal === 'SIGINT' ? 2 : 15), tail })
+      resolve({ code: code ?? 128 + (killedBy === 'SIGINT' ? 2 : 15), tail })
     })
   })
 }

@@ -9,7 +9,7 @@ import ts from 'typescript'
 
 const root = join(import.meta.dirname, '..')
 const LONGEST_FILE = 450
-const SOURCES = ['amphora-agent', 'controller', 'scripts', 'templates', 'test', 'x509']
+const SOURCES = ['amphora-agent', 'controller', 'images/builder', 'scripts', 'templates', 'test', 'x509']
 /**
  * In a comment: unfinished work, or a check switched off. Put together from parts, so that this file does not
  * match.

@@ -1,13 +1,14 @@
 #!/bin/bash
-# Process 1 of the machine: starts sshd and the agent, restarts them when they end, kills an agent that hangs, and reaps
-# orphans. The agent starts HAProxy and keepalived, which outlive it, and kills an sshd that hangs.
+# The init of an amphora: starts sshd and the agent, restarts them when they end, kills an agent that hangs, and reaps
+# orphans. The agent starts HAProxy and keepalived, which outlive it, and kills an sshd that hangs. In a namespace, this
+# is process 1.
 set -u
 export HOME=/root
 cd /
 read -r address </etc/management-address
 
-# The holder may have ended before the parent-death signal was set; then the machine's lock is free.
-! flock --nonblock 3 || exit 1
+# A namespace's holder may have ended before the parent-death signal was set; then the machine's lock is free.
+[ ! -e /proc/$$/fd/3 ] || ! flock --nonblock 3 || exit 1
 exec 3<&- 6<&-
 
 # A machine without these rules must not run. Its creator gets the error message.
@@ -17,7 +18,7 @@ exec 3<&- 6<&-
 exec </dev/null >/run/krater/log/init.log 2>&1
 echo ready >&4 2>/dev/null
 exec 4>&-
-# When process 1 ends, the kernel kills all other processes.
+# When a namespace's process 1 ends, the kernel kills all other processes.
 trap 'exit 0' TERM INT
 
 sysctl -q -e -p /etc/sysctl.conf
@@ -48,8 +49,8 @@ start_sshd() {
 start_agent() {
   state
   /bin/bash /opt/krater/agent.sh </dev/null >>"$(log_of agent)" 2>&1 7>&- &
-  # On a busy host, its first answer may take seconds.
-  agent=$! unanswered=-6
+  # On a busy host, its first answer may take seconds, and in an emulated machine a minute.
+  agent=$! unanswered=-${PATIENCE:-6}
 }
 
 record_end() { # before the agent starts again
@@ -80,7 +81,7 @@ agent_hangs() {
 exec 7<> <(:)
 trap 'is_due=yes' USR1
 start_clock() {
-  (trap - TERM INT; while :; do read -rt 2 <&7; kill -USR1 1; done) &
+  (trap - TERM INT; while :; do read -rt 2 <&7; kill -USR1 $$; done) &
   clock=$!
 }
 

@@ -6,7 +6,7 @@ import ts from 'typescript'
 /** Checks the import rules of docs/architecture.md against the import statements of every source file. */
 
 const root = join(import.meta.dirname, '../..')
-const FOLDERS = ['controller', 'amphora-agent', 'x509', 'test']
+const FOLDERS = ['controller', 'amphora-agent', 'images/builder', 'x509', 'test']
 
 type Import = {
   from: string

@@ -1,0 +1,103 @@
+import { createHash } from 'node:crypto'
+import {
+  copyFileSync,
+  createReadStream,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
+import { join, resolve } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import type { Settings } from './arguments.js'
+import { makeDisk } from './disk.js'
+import { initialFiles } from './initial-files.js'
+import type { Manifest } from './manifest.js'
+import { fetchNode, NODE_VERSION } from './node.js'
+import { makeBase, makeRoot } from './root-file-system.js'
+import type { Tools } from './tools.js'
+
+export { readArguments, UsageError } from './arguments.js'
+
+/**
+ * Builds the image into the directory that the settings name, which then holds nothing else. A build that fails or is
+ * interrupted leaves an earlier image there as it was.
+ * @param places.root the top of the checkout, with a built agent
+ * @param places.cache keeps what the next build can use again
+ */
+export async function buildImages(
+  settings: Settings,
+  places: { root: string; cache: string; tools: Tools },
+): Promise<void> {
+  const { root, cache, tools } = places
+  const out = resolve(root, settings.out)
+  const agent = join(root, 'dist/agent.js')
+  mkdirSync(out, { recursive: true })
+  const node = await fetchNode('amd64', cache, tools)
+  const base = await makeBase(settings, { cache, builder: join(root, 'images/builder'), tools })
+  const work = mkdtempSync(`${out}.new-`)
+  try {
+    const inside = (name: string) => join(work, name)
+    const rootfs = inside('rootfs')
+    const release = await tools.step('Root file system', async () => {
+      await makeRoot(base, rootfs, { files: join(root, 'images/amphora'), node, agent }, tools)
+      const [release] = readdirSync(join(rootfs, 'usr/lib/modules'))
+      if (release === undefined) throw new Error('The root file system has no kernel.')
+      writeFileSync(
+        inside('initrd'),
+        await initialFiles(rootfs, release, readFileSync(join(root, 'images/initial/init'))),
+      )
+      copyFileSync(join(rootfs, 'boot/vmlinuz'), inside('kernel'))
+      return release
+    })
+    await tools.step('Disk', () => makeDisk(rootfs, inside('disk.qcow2'), tools))
+    const files = await describe(work, ['disk.qcow2', 'kernel', 'initrd'])
+    const manifest: Manifest = {
+      format: 1,
+      id: files['disk.qcow2']?.sha256 ?? '',
+      suite: settings.suite,
+      architecture: 'amd64',
+      kernel: release,
+      node: NODE_VERSION,
+      agent: { version: agentVersion(root), sha256: await digestOf(agent) },
+      packages: base.packages,
+      files,
+    }
+    writeFileSync(inside('manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+    replaceDirectory(work, out)
+    tools.say(`The image is in ${out}.`)
+  } finally {
+    rmSync(work, { recursive: true, force: true })
+  }
+}
+
+async function describe(directory: string, names: readonly string[]): Promise<Manifest['files']> {
+  const described = names.map(async name => {
+    const path = join(directory, name)
+    return [name, { bytes: statSync(path).size, sha256: await digestOf(path) }] as const
+  })
+  return Object.fromEntries(await Promise.all(described))
+}
+
+async function digestOf(path: string): Promise<string> {
+  const hash = createHash('sha256')
+  await pipeline(createReadStream(path), hash)
+  return hash.digest('hex')
+}
+
+function agentVersion(root: string): string {
+  const { version } = JSON.parse(readFileSync(join(root, 'amphora-agent/package.json'), 'utf8')) as { version: string }
+  return version
+}
+
+/** Puts a directory in the place of another one. */
+function replaceDirectory(from: string, to: string): void {
+  const old = `${from}.old`
+  renameSync(to, old)
+  renameSync(from, to)
+  rmSync(old, { recursive: true, force: true })
+}

@@ -1,0 +1,70 @@
+import type { Settings } from './arguments.js'
+
+/** What an amphora consists of, beside Debian's essential packages, Node.js and the agent. */
+export const PACKAGES = [
+  'busybox-static',
+  'ca-certificates',
+  'conntrack',
+  'haproxy',
+  'iproute2',
+  'iputils-ping',
+  'keepalived',
+  'kmod',
+  'libstdc++6',
+  'mount',
+  'netbase',
+  'nftables',
+  'openssh-client',
+  'openssh-server',
+  'perl-base',
+  'procps',
+]
+
+/** Debian's kernel for virtual machines; it depends on the package of the newest one. */
+export const KERNEL_PACKAGE = 'linux-image-cloud-amd64'
+
+/** Documents and translations stay out, but not the licences. */
+const EXCLUDED = ['/usr/share/doc/*', '/usr/share/info/*', '/usr/share/locale/*', '/usr/share/man/*']
+
+/** Lines of apt's sources. */
+export function sourcesOf({ suite, mirror, securityMirror }: Settings): string[] {
+  return [
+    `deb ${mirror} ${suite} main`,
+    `deb ${mirror} ${suite}-updates main`,
+    `deb ${securityMirror} ${suite}-security main`,
+  ]
+}
+
+/** Words for mmdebstrap, which makes the tar archive of a root file system. */
+export function mmdebstrapWords(settings: Settings, archive: string, hook: string): string[] {
+  return [
+    ...['--mode=root', '--variant=essential', '--format=tar', `--include=${PACKAGES.join(',')}`],
+    '--aptopt=Acquire::Languages "none"',
+    '--aptopt=Acquire::Retries "3"',
+    ...EXCLUDED.map(path => `--dpkgopt=path-exclude=${path}`),
+    '--dpkgopt=path-include=/usr/share/doc/*/copyright',
+    `--customize-hook=${hook}`,
+    ...[settings.suite, archive, ...sourcesOf(settings)],
+  ]
+}
+
+/** A package of the image, as the archive describes it. */
+export type Package = { name: string; version: string; architecture: string; source: string; sha256: string }
+
+/**
+ * Reads what `apt-cache show` printed about packages.
+ * @returns them by name
+ * @throws Error for a package that the archive does not describe completely
+ */
+export function parsePackages(text: string): Package[] {
+  const records = text.split('\n\n').filter(record => record.trim() !== '')
+  const packages = records.map(record => {
+    const field = (name: string) => new RegExp(`^${name}: (.*)$`, 'm').exec(record)?.[1]?.trim()
+    const [name, version, architecture, sha256] = ['Package', 'Version', 'Architecture', 'SHA256'].map(field)
+    if (name === undefined || version === undefined || architecture === undefined || sha256 === undefined) {
+      throw new Error(`The archive does not describe this package completely:\n${record}`)
+    }
+    return { name, version, architecture, source: field('Source')?.replace(/ .*/, '') ?? name, sha256 }
+  })
+  return packages.sort((a, b) => (a.name < b.name ? -1 : 1))
+}

@@ -1,0 +1,123 @@
+import { execFileSync } from 'node:child_process'
+import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import fc from 'fast-check'
+import t, { type Test } from 'tap'
+import { SEED_FILES, SEED_LABEL, type Seed, seedDisk } from '../../../amphora-agent/protocol/seed.js'
+import { readArguments, UsageError } from '../../../images/builder/arguments.js'
+import { characterDevice, cpioArchive, directory, file, link } from '../../../images/builder/cpio.js'
+import { modulesInOrder } from '../../../images/builder/kernel-modules.js'
+import { parsePackages } from '../../../images/builder/packages.js'
+import { withPartition } from '../../../images/builder/partition-table.js'
+
+const MEBIBYTE = 1024 * 1024
+
+t.test('tar reads from a seed disk what was put on it', async t => {
+  const folder = t.testdir()
+  const seedOf = (texts: readonly string[]) =>
+    Object.fromEntries(SEED_FILES.map((name, index) => [name, texts[index]])) as Seed
+  const texts = fc.array(fc.string({ unit: 'grapheme', maxLength: 1500 }), {
+    minLength: SEED_FILES.length,
+    maxLength: SEED_FILES.length,
+  })
+  fc.assert(
+    fc.property(texts, values => {
+      const seed = seedOf(values)
+      const disk = join(folder, 'seed')
+      writeFileSync(disk, seedDisk(seed))
+      execFileSync('tar', ['--extract', '--no-same-owner', '--directory', folder, '--file', disk])
+      return SEED_FILES.every(name => readFileSync(join(folder, name), 'utf8') === seed[name])
+    }),
+    { numRuns: 10 },
+  )
+  t.equal(statSync(join(folder, 'boot')).mode & 0o777, 0o600, 'only root reads the files')
+  const disk = Buffer.from(seedDisk(seedOf(SEED_FILES.map(() => 'x'))))
+  t.equal(disk.subarray(0, SEED_LABEL.length).toString(), SEED_LABEL, 'the machine recognises the disk by its start')
+  t.equal(disk.length % 512, 0, 'a disk has whole sectors')
+})
+
+t.test('cpio reads the archive of an initial file system', async t => {
+  const folder = t.testdir()
+  const archive = cpioArchive([
+    directory('bin'),
+    file('bin/program', Buffer.from('one\n'), 0o755),
+    file('empty', Buffer.alloc(0)),
+    link('bin/other', 'program'),
+    characterDevice('console', 5, 1),
+  ])
+  const listing = execFileSync('cpio', ['--list', '--verbose', '--numeric-uid-gid'], { input: archive, stdio: 'pipe' })
+  const lines = listing.toString().trim().split('\n')
+  const expected = [
+    /^drwxr-xr-x .* bin$/,
+    /^-rwxr-xr-x .* bin\/program$/,
+    /^-rw-r--r-- .* empty$/,
+    /^lrwxrwxrwx .* bin\/other -> program$/,
+    /^crw------- .* 5, *1 .* console$/,
+  ]
+  t.match(lines, expected)
+  execFileSync('cpio', ['--extract', '--quiet', 'bin', 'bin/*'], { input: archive, cwd: folder, stdio: 'pipe' })
+  t.equal(readFileSync(join(folder, 'bin/other'), 'utf8'), 'one\n')
+})
+
+t.test('modules are loaded after those that they need, each once', async t => {
+  const dependencies = `kernel/drivers/virtio/virtio_pci.ko.xz: kernel/drivers/virtio/virtio.ko.xz kernel/drivers/virtio/virtio_ring.ko.xz
+kernel/drivers/virtio/virtio.ko.xz: kernel/drivers/virtio/virtio_ring.ko.xz
+kernel/drivers/virtio/virtio_ring.ko.xz:
+kernel/drivers/char/virtio-rng.ko.xz: kernel/drivers/virtio/virtio.ko.xz kernel/drivers/virtio/virtio_ring.ko.xz
+`
+  const names = modulesInOrder(dependencies, ['virtio_pci', 'virtio_rng']).map(path => path.replace(/.*\//, ''))
+  t.strictSame(names, ['virtio_ring.ko.xz', 'virtio.ko.xz', 'virtio_pci.ko.xz', 'virtio-rng.ko.xz'])
+  t.throws(() => modulesInOrder(dependencies, ['nothing']), /no module nothing/)
+})
+
+t.test('the first sector names one bootable partition, behind the program that boots', async t => {
+  const program = Buffer.alloc(512, 0x90)
+  const sector = Buffer.from(withPartition(program, { start: MEBIBYTE, bytes: 1023 * MEBIBYTE }, 0x12345678))
+  t.equal(sector.length, 512)
+  t.equal(sector.subarray(0, 440).compare(program.subarray(0, 440)), 0, 'the program is unchanged')
+  t.equal(sector.readUInt32LE(440), 0x12345678, 'the disk has its signature')
+  t.equal(sector[446], 0x80, 'the partition is active')
+  t.equal(sector[450], 0x83, 'it is one of Linux')
+  t.equal(sector.readUInt32LE(454), 2048, 'it starts at the sector 2048')
+  t.equal(sector.readUInt32LE(458), 1023 * 2048)
+  t.equal(
+    sector.subarray(462, 510).some(byte => byte !== 0),
+    false,
+    'there is no other',
+  )
+  t.equal(sector.readUInt16LE(510), 0xaa55)
+})
+
+t.test('packages are read as the archive describes them', async t => {
+  const text = `Package: zlib1g
+Source: zlib (1:1.2.13)
+Version: 1:1.2.13.dfsg-1
+Architecture: amd64
+Description: compression
+ Version: of no meaning here
+SHA256: bb
+
+Package: bash
+Architecture: amd64
+Version: 5.2
+SHA256: aa
+`
+  t.strictSame(parsePackages(text), [
+    { name: 'bash', version: '5.2', architecture: 'amd64', source: 'bash', sha256: 'aa' },
+    { name: 'zlib1g', version: '1:1.2.13.dfsg-1', architecture: 'amd64', source: 'zlib', sha256: 'bb' },
+  ])
+  t.throws(() => parsePackages('Package: bash\nVersion: 1\n'), /not describe this package completely/)
+})
+
+t.test('the command line is read, and its faults are named', async t => {
+  t.match(readArguments([]), { suite: 'bookworm', mirror: 'http://deb.debian.org/debian', fresh: false })
+  t.match(readArguments(['--suite', 'trixie', '--fresh']), { suite: 'trixie', fresh: true })
+  t.match(readArguments(['--help']), { help: /--security-mirror/ })
+  const refused = (t: Test, words: string[], sentence: RegExp) =>
+    t.throws(() => readArguments(words), { constructor: UsageError, message: sentence })
+  refused(t, ['--suite', 'sid'], /no suite sid.*bookworm and trixie/)
+  refused(t, ['--mirror', 'debian'], /--mirror needs an address/)
+  refused(t, ['--mirror', 'http://x/ y'], /--mirror needs an address/)
+  refused(t, ['--out', ''], /--out needs a directory/)
+  refused(t, ['--suit', 'trixie'], /--suit/)
+})
