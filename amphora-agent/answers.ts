@@ -11,8 +11,8 @@ import type { CertificateAlarms } from './metrics/certificates.js'
 import { announceVips } from './network/configure.js'
 import { holdsVip, observeNetwork } from './network/observed.js'
 import manifest from './package.json' with { type: 'json' }
-import type { Credential, HeldCredential } from './protocol/credential.js'
 import type { Desired } from './protocol/desired.js'
+import type { Credential, HeldCredential } from './protocol/key-manager/credential.js'
 import type {
   ApplyResult,
   FailedUpgrade,

@@ -8,7 +8,7 @@ import {
   proofOf,
   TOKEN_PATH,
   tokenAnswerSchema,
-} from '../protocol/key-channel.js'
+} from '../protocol/key-manager/key-channel.js'
 
 export type KeyChannelOptions = {
   /** Tried in order; the one that answered last is tried first. */

@@ -1,7 +1,7 @@
 import * as z from 'zod'
-import { credentialSchema, type HeldCredential } from './credential.js'
 import { desiredSchema } from './desired.js'
 import { type AmphoraDrain, handoverSchema, type TablesTaken } from './handover.js'
+import { credentialSchema, type HeldCredential } from './key-manager/credential.js'
 
 /**
  * The protocol between controller and agent, over the agent's unix socket reached through SSH. A frame is a 4-byte

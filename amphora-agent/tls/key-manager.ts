@@ -5,7 +5,7 @@ import { Unusable, whatIsWrong } from '../../x509/material/material.js'
 import { pathOf, type RequestedReferences, readReference, type Target } from '../../x509/material/reference.js'
 import { type KeyChannel, KeyChannelDown, openKeyChannel } from '../key-channel/client.js'
 import type { Boot } from '../protocol/boot.js'
-import type { Credential, HeldCredential } from '../protocol/credential.js'
+import type { Credential, HeldCredential } from '../protocol/key-manager/credential.js'
 import { assembleAside } from './assembler.js'
 import { CredentialRefused, type LentAccess, openLentAccess } from './lent-access.js'
 

@@ -2,7 +2,7 @@ import { type ClientRequest, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import type { Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
-import type { Credential } from '../protocol/credential.js'
+import type { Credential } from '../protocol/key-manager/credential.js'
 
 export type LentAnswer = { status: number; bytes: Buffer }
 

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Credential } from '../../amphora-agent/protocol/credential.js'
+import type { Credential } from '../../amphora-agent/protocol/key-manager/credential.js'
 import type { Database } from '../database/connection.js'
 import { many } from '../database/query.js'
 import { sql } from '../database/sql.js'

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto'
-import type { Credential } from '../../amphora-agent/protocol/credential.js'
+import type { Credential } from '../../amphora-agent/protocol/key-manager/credential.js'
 import { pathOf, readReference, type Target } from '../../x509/material/reference.js'
 import type { ApplicationCredential, Credentials } from '../certificates/barbican/credentials.js'
 

@@ -1,5 +1,5 @@
 import { createPublicKey, generateKeyPairSync, hkdfSync, type KeyObject } from 'node:crypto'
-import { KEY_CHANNEL_NAME } from '../../amphora-agent/protocol/key-channel.js'
+import { KEY_CHANNEL_NAME } from '../../amphora-agent/protocol/key-manager/key-channel.js'
 import { randomSerial, writeCertificate } from '../../x509/certificate.js'
 import { ed25519FromSeed } from '../../x509/ed25519.js'
 import { readDer } from '../../x509/encoding/asn1.js'

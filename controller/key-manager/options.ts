@@ -1,5 +1,5 @@
 import * as z from 'zod'
-import { KEY_CHANNEL_PORT } from '../../amphora-agent/protocol/key-channel.js'
+import { KEY_CHANNEL_PORT } from '../../amphora-agent/protocol/key-manager/key-channel.js'
 import { apiAddress, flag, host as hostValue, port as portValue, quotaLimit } from '../options/values.js'
 import { acmeServerOptions } from './acme-server/options.js'
 import { acmeOptions } from './certificate-authorities/acme/options.js'

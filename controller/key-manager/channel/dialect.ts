@@ -1,6 +1,10 @@
 import type { TLSSocket } from 'node:tls'
 import type { Context } from 'koa'
-import { TOKEN_PATH, type TokenAnswer, tokenRequestSchema } from '../../../amphora-agent/protocol/key-channel.js'
+import {
+  TOKEN_PATH,
+  type TokenAnswer,
+  tokenRequestSchema,
+} from '../../../amphora-agent/protocol/key-manager/key-channel.js'
 import type { Call } from '../../api/call.js'
 import type { Dialect } from '../../api/dialect.js'
 import { routesFor } from '../../api/route.js'

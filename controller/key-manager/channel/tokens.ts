@@ -5,7 +5,7 @@ import {
   KEY_CHANNEL_EXPORTER,
   proofOf,
   subjectSchema,
-} from '../../../amphora-agent/protocol/key-channel.js'
+} from '../../../amphora-agent/protocol/key-manager/key-channel.js'
 import { publicKeyOf, tokenKey } from '../../key-channel/keys.js'
 
 /** How long a token is valid. */

@@ -1,4 +1,4 @@
-import type { HeldCredential } from '../../../../amphora-agent/protocol/credential.js'
+import type { HeldCredential } from '../../../../amphora-agent/protocol/key-manager/credential.js'
 import type { Bindings } from '../../../bindings/bindings.js'
 import { RENEW_SECONDS, scopeOf } from '../../../bindings/lender.js'
 import { referencesIn } from '../../../load-balancer/tree/certificate-references.js'

@@ -1,5 +1,5 @@
-import type { HeldCredential } from '../../../../amphora-agent/protocol/credential.js'
 import type { AmphoraDrain } from '../../../../amphora-agent/protocol/handover.js'
+import type { HeldCredential } from '../../../../amphora-agent/protocol/key-manager/credential.js'
 import type { MissingMaterial } from '../../../../amphora-agent/protocol/messages.js'
 import type { PluggedPort } from '../../../compute/driver.js'
 import type { MachineLimits } from '../../../load-balancer/tree/capacity.js'
