@@ -52,9 +52,19 @@ export const commands: readonly Entry[] = [
     summary: 'manage the hosts on which controllers run',
     commands: [
       {
+        name: 'add',
+        summary: 'make the bundle with which another machine becomes a controller host',
+        load: () => import('./commands/controller/add.js'),
+      },
+      {
         name: 'list',
         summary: 'list the controller hosts',
         load: () => import('./commands/controller/list.js'),
+      },
+      {
+        name: 'remove',
+        summary: 'remove a controller host that is stopped or gone',
+        load: () => import('./commands/controller/remove.js'),
       },
     ],
   },

@@ -2,6 +2,7 @@ import { HEARTBEAT_KEY_ID, heartbeatKey } from '../compute/amphora-identity.js'
 import type { Database } from '../database/connection.js'
 import { execute } from '../database/query.js'
 import { sql } from '../database/sql.js'
+import { recordHeardOfOthers } from '../hosts/heard.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Logger } from '../log/log.js'
 import { repeat } from '../process/repeat.js'
@@ -18,8 +19,10 @@ import { recheckMismatches, recheckSilent, retryReturned } from './watch.js'
 export type HealthManagerOptions = {
   /** Connected with the role of the load balancer service. */
   database: Database
-  /** Address to listen on. `config.port` 0 picks a free port. */
-  host: string
+  /** Addresses to listen on. `config.port` 0 picks a free port. */
+  hosts: readonly [string, ...string[]]
+  /** This controller host; null for one that nobody knows. */
+  hostId: string | null
   config: HealthManagerSettings
   masterKey: Buffer
   log: Logger
@@ -31,6 +34,8 @@ const WRITING = 'writing heartbeats'
 const WATCHING = 'watching amphorae'
 const WRITE_SECONDS = 0.5
 const WATCH_SECONDS = 2
+/** An amphora that was heard within this time is alive: two looks, with one lost heartbeat. */
+const JUST_HEARD_MS = 7_000
 /** Minimum time between two rechecks for the same silent amphora. */
 const RECHECK_PAUSE_MS = 20_000
 /** How long to keep a report of an unknown configuration: its apply may not have been recorded yet. */
@@ -44,10 +49,10 @@ const FORGET_MS = 3_600_000
  * run: all receive every heartbeat, and each write applies only if it is newer than the stored one.
  */
 export async function startHealthManager(options: HealthManagerOptions): Promise<RunningHealthManager> {
-  const { database, host, config, log } = options
+  const { database, hosts, config, log } = options
   const manager = new HealthManager(options, await replayWindows(database))
   const receiver = await startReceiver({
-    host,
+    hosts,
     port: config.port,
     windows: manager.windows,
     keyOf: (keyId, amphoraId) => manager.keyOf(keyId, amphoraId),
@@ -163,8 +168,9 @@ class HealthManager {
   }
 
   async #watch(): Promise<void> {
-    const { database, config } = this.#options
+    const { database, config, hostId } = this.#options
     for (const id of this.heard.forgetSilent(FORGET_MS)) this.#keys.delete(id)
+    if (hostId !== null) await recordHeardOfOthers(database, hostId, this.heard.heardWithin(JUST_HEARD_MS))
     const woken = [...(await recheckMismatches(database, config.replace_after)), ...(await retryReturned(database))]
     await recordImpairments(database, config.stale_after)
     const graceOver = performance.now() - this.#databaseFailedAt > config.stale_after * 1000

@@ -6,7 +6,8 @@ import { judge, type ReplayWindow } from './replay-window.js'
 export type Refusal = 'oversized' | 'not-authentic' | 'replayed' | 'too-old' | 'clock'
 
 export type ReceiverOptions = {
-  host: string
+  /** Addresses to listen on, each with the same port. */
+  hosts: readonly [string, ...string[]]
   port: number
   /** The key of an amphora, or null for an unknown key id. */
   keyOf: (keyId: number, amphoraId: string) => Buffer | null
@@ -24,7 +25,23 @@ const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
  * sufficient test. Uses the socket's event, because the promise-based API loses packets that arrive between two
  * reads.
  */
-export async function startReceiver({ host, port, keyOf, windows, onDatagram, onRefused }: ReceiverOptions) {
+export async function startReceiver(options: ReceiverOptions) {
+  const [first, ...others] = options.hosts
+  const receiver = await listen(options, first, options.port)
+  const receivers = [receiver]
+  try {
+    for (const host of others) receivers.push(await listen(options, host, receiver.port))
+  } catch (error) {
+    await Promise.all(receivers.map(one => one.stop()))
+    throw error
+  }
+  const stop = async () => {
+    await Promise.all(receivers.map(one => one.stop()))
+  }
+  return { host: receiver.host, port: receiver.port, stop }
+}
+
+async function listen({ keyOf, windows, onDatagram, onRefused }: ReceiverOptions, host: string, port: number) {
   const socket = DgramAsPromised.createSocket({ type: host.includes(':') ? 'udp6' : 'udp4' })
   socket.socket.on('message', (bytes, { address }) => {
     if (bytes.length > MAX_DATAGRAM) return onRefused('oversized', address)

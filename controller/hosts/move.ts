@@ -77,7 +77,7 @@ export async function lostOf(database: Database, hostId: string, amphoraIds: rea
 export async function declareBack(database: Database, hostId: string, goneAt: string): Promise<void> {
   await execute(
     database,
-    sql`UPDATE controller_host SET gone_at = NULL WHERE id = ${hostId} AND gone_at = ${goneAt}::timestamptz`,
+    sql`UPDATE controller_host SET gone_at = NULL WHERE id = ${hostId} AND gone_at = ${goneAt}::timestamptz AND removed_at IS NULL`,
   )
 }
 

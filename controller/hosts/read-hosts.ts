@@ -1,6 +1,6 @@
 import * as z from 'zod'
 import type { Database } from '../database/connection.js'
-import { one } from '../database/query.js'
+import { many, one } from '../database/query.js'
 import { sql } from '../database/sql.js'
 import { SIGN_SECONDS } from './registry.js'
 
@@ -48,6 +48,17 @@ export function hostState({ silent_seconds: silent, gone_at: goneAt }: HostRow):
   if (goneAt !== null) return 'gone'
   if (silent === null) return 'new'
   return silent > SLOW_SECONDS ? 'slow' : 'alive'
+}
+
+/** Where the other controller hosts can be reached, as far as they say. */
+export async function otherAddresses(database: Database, hostId: string): Promise<string[]> {
+  const rows = await many(
+    database,
+    sql<{ address: string }>`
+      SELECT address FROM controller_host
+       WHERE id <> ${hostId} AND address IS NOT NULL AND removed_at IS NULL ORDER BY address`,
+  )
+  return rows.map(({ address }) => address)
 }
 
 /** All controller hosts with their processes, by name. */

@@ -1,5 +1,5 @@
 import type { Database } from '../database/connection.js'
-import { execute } from '../database/query.js'
+import { execute, maybeOne } from '../database/query.js'
 import { sql } from '../database/sql.js'
 import { isUniqueViolation, sqlState } from '../database/transaction.js'
 
@@ -56,6 +56,50 @@ export async function registerHost(database: Database, host: ControllerHost, isN
     if (isUniqueViolation(error)) throw new HostNameTaken(`Another controller host has the name ${name}.`)
     throw error
   }
+}
+
+/**
+ * Reserves a name for a host that has not started yet. Whoever lost its bundle may repeat it.
+ * @returns its id
+ * @throws HostNameTaken if a host of this name has started
+ */
+export async function reserveHost(
+  database: Database,
+  { name, address }: { name: string; address: string },
+): Promise<string> {
+  const row = await maybeOne(
+    database,
+    sql<{ id: string }>`
+      INSERT INTO controller_host AS host (id, name, address) VALUES (gen_random_uuid(), ${name}, ${address})
+      ON CONFLICT (name) DO UPDATE SET address = excluded.address WHERE host.last_seen_at IS NULL AND host.removed_at IS NULL
+      RETURNING id`,
+  )
+  if (row === undefined) throw new HostNameTaken(`Another controller host has the name ${name}.`)
+  return row.id
+}
+
+/** The last sign of life of a host, as `declareGone` takes it. */
+export async function signOf(database: Database, hostId: string): Promise<string | null> {
+  const row = await maybeOne(
+    database,
+    sql<{ sign: string | null }>`SELECT last_seen_at::text AS sign FROM controller_host WHERE id = ${hostId}`,
+  )
+  return row?.sign ?? null
+}
+
+/** The host will not come back: its row goes once nothing is bound to it any more. */
+export async function markRemoved(database: Database, hostId: string): Promise<void> {
+  await execute(database, sql`UPDATE controller_host SET removed_at = coalesce(removed_at, now()) WHERE id = ${hostId}`)
+}
+
+/** Forgets removed hosts to which nothing is bound. */
+export async function forgetRemovedHosts(database: Database): Promise<void> {
+  await execute(
+    database,
+    sql`DELETE FROM controller_host host
+         WHERE removed_at IS NOT NULL AND NOT EXISTS (SELECT FROM amphora WHERE host_id = host.id)
+           AND NOT EXISTS (SELECT FROM load_balancer WHERE host_id = host.id)`,
+  )
 }
 
 const FOREIGN_KEY_VIOLATION = '23503'

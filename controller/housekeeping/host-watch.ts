@@ -11,6 +11,7 @@ import {
   lostOf,
   sightOthers,
 } from '../hosts/move.js'
+import { forgetRemovedHosts } from '../hosts/registry.js'
 import type { Logger } from '../log/log.js'
 
 export type HostWatch = {
@@ -41,6 +42,7 @@ export async function watchHosts(
       log.warn({ host: id }, 'a controller host is gone: other hosts rebuild its load balancers')
     }
   }
+  await forgetRemovedHosts(database)
   return watch
 }
 

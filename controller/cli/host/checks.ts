@@ -7,6 +7,7 @@ import { postgresPrograms } from '../../database/private-cluster.js'
 import { networkDriver } from '../../network/drivers.js'
 import { OperatorError } from '../operator-error.js'
 import { usesPrivateCluster } from '../state-directory/database-urls.js'
+import { healthManagerHosts } from '../wiring/host-networks.js'
 import type { Instance } from '../wiring/instance.js'
 import type { Listener } from './ports.js'
 
@@ -100,13 +101,14 @@ export function listenersOf(config: Configuration, healthManagerHost: string | n
       host: config.key_manager.channel.host ?? healthManagerHost,
       port: config.key_manager.channel.port,
     },
-    {
+    ...healthManagerHosts(config, healthManagerHost).map((host, at) => ({
       what: 'the health manager',
       setting: 'health_manager',
-      protocol: 'udp',
-      host: healthManagerHost,
+      ...(at > 0 && { hostSetting: 'host.address' }),
+      protocol: 'udp' as const,
+      host,
       port: config.health_manager.port,
-    },
+    })),
   ]
 }
 

@@ -13,6 +13,8 @@ export type Listener = {
   /** The settings that have `host` and, unless `portSetting` names another setting, `port`. */
   setting: string
   portSetting?: string
+  /** The setting that names `host`, unless it is that of `setting`. */
+  hostSetting?: string
   protocol: 'tcp' | 'udp'
   host: string
   port: number
@@ -60,7 +62,7 @@ async function takenByOthers(listeners: readonly Listener[]): Promise<Fault[]> {
 }
 
 async function describeTaken(listener: Listener, code: string): Promise<Fault> {
-  const { what, setting, protocol, host, port } = listener
+  const { what, setting, hostSetting = `${setting}.host`, protocol, host, port } = listener
   if (code === 'EADDRINUSE') {
     const holder = await holderOf(protocol, host, port)
     return {
@@ -71,12 +73,12 @@ async function describeTaken(listener: Listener, code: string): Promise<Fault> {
   if (code === 'EADDRNOTAVAIL') {
     return {
       what: `Cannot listen on ${host} for ${what}: this machine does not have that address`,
-      remedy: `Set ${setting}.host to one that \`ip address\` shows`,
+      remedy: `Set ${hostSetting} to one that \`ip address\` shows`,
     }
   }
   return {
     what: `Cannot listen on ${host} port ${port}/${protocol} for ${what}: ${reasonOf(code)} (${code})`,
-    remedy: `Set another ${setting}.host or ${describeSetting(listener)}`,
+    remedy: `Set another ${hostSetting} or ${describeSetting(listener)}`,
   }
 }
 

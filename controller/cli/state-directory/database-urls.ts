@@ -7,30 +7,62 @@ export const privateSocket = (directory: string): string => join(directory, 'pos
 /** Whether the database is the private PostgreSQL in the state directory rather than an external server. */
 export function usesPrivateCluster(config: Configuration, directory: string): boolean {
   const url = config.database.url ?? config.database.identity
-  return url === undefined || new URL(socketUrl(url)).searchParams.get('host') === privateSocket(directory)
+  return url === undefined || parseUrl(url).url.searchParams.get('host') === privateSocket(directory)
 }
 
 /** The same server and database as `administratorUrl`, with another role. */
 export function serviceUrl(administratorUrl: string, role: string, password: string): string {
-  const url = new URL(socketUrl(administratorUrl))
+  const { url, hosts } = parseUrl(administratorUrl)
   url.username = role
   url.password = password
-  return url.toString().replace(`@${NO_HOST}/`, '@/')
+  return formatUrl(url, hosts)
 }
 
-const NO_HOST = 'socket.invalid'
+/** In place of the hosts: the URL parser takes exactly one, but a socket's URL has none, and that of a cluster several. */
+const PLACEHOLDER = 'hosts.invalid'
+
+/** A database URL and, apart from it, its hosts with their ports, as they are written. */
+function parseUrl(url: string): { url: URL; hosts: string } {
+  const [, start = '', hosts = '', rest = ''] = /^(postgres(?:ql)?:\/\/(?:[^/@]*@)?)([^/?#]*)(.*)$/s.exec(url) ?? []
+  return { url: new URL(`${start}${PLACEHOLDER}${rest}`), hosts }
+}
+
+const formatUrl = (url: URL, hosts: string): string => url.toString().replace(PLACEHOLDER, hosts)
+
+/** Options of database URLs that name files of this machine. */
+const FILE_OPTIONS = ['sslrootcert', 'sslcert', 'sslkey'] as const
+
+/** The files that a database URL names. */
+export const filesOf = (url: string): string[] =>
+  FILE_OPTIONS.flatMap(option => parseUrl(url).url.searchParams.get(option) ?? [])
+
+/** The URL with other paths for the files that it names; those that are not in the map stay. */
+export function withFiles(databaseUrl: string, paths: ReadonlyMap<string, string>): string {
+  const { url, hosts } = parseUrl(databaseUrl)
+  for (const option of FILE_OPTIONS) {
+    const path = paths.get(url.searchParams.get(option) ?? '')
+    if (path !== undefined) url.searchParams.set(option, path)
+  }
+  return formatUrl(url, hosts)
+}
 
 /**
- * Adds a host to URLs of unix sockets (`postgres://role@/database?host=/directory`): the URL parser rejects an
- * empty one.
+ * Why another machine could not, or should not, use the database at this URL, as a sentence; null if it can.
  */
-function socketUrl(url: string): string {
-  return url.replace(/^(postgres(?:ql)?:\/\/(?:[^/@]*@)?)\//, `$1${NO_HOST}/`)
+export function whyNotFromElsewhere(databaseUrl: string): string | null {
+  const { url, hosts } = parseUrl(databaseUrl)
+  const names = hosts.split(',').map(host => host.replace(/:\d+$/, ''))
+  const local = names.find(name => name === '' || /^(localhost|127\.|\[::1\])/.test(name))
+  if (local !== undefined || url.searchParams.has('host')) {
+    return `Other machines do not reach the database at ${withoutPassword(databaseUrl)}. Name its server there as other machines reach it.`
+  }
+  if (url.searchParams.has('sslmode')) return null
+  return `The connections to the database at ${withoutPassword(databaseUrl)} are not encrypted, and keys and passwords would pass between machines in clear. Let the server use TLS, and add sslmode=verify-full&sslrootcert=FILE to the URL; or add sslmode=disable if something else protects the network between.`
 }
 
 /** The password in a database URL. */
 export function passwordOf(url: string): string {
-  return decodeURIComponent(new URL(socketUrl(url)).password)
+  return decodeURIComponent(parseUrl(url).url.password)
 }
 
 /** A database URL for messages. */

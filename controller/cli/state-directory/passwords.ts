@@ -9,11 +9,11 @@ const passwordsSchema = z.object({ admin: z.string(), demo: z.string(), octavia:
 /** Passwords of the users that the first start creates. */
 export type Passwords = z.output<typeof passwordsSchema>
 
-const fileIn = (directory: string): string => join(directory, 'keys/passwords.json')
+export const passwordsFile = (directory: string): string => join(directory, 'keys/passwords.json')
 
 /** Null before the first start and with an external Keystone. */
 export function readPasswords(directory: string): Passwords | null {
-  const file = fileIn(directory)
+  const file = passwordsFile(directory)
   return existsSync(file) ? passwordsSchema.parse(JSON.parse(readFileSync(file, 'utf8'))) : null
 }
 
@@ -27,6 +27,6 @@ export function ensurePasswords(directory: string): Passwords {
     octavia: generatePassword(),
     barbican: generatePassword(),
   }
-  writePrivateFile(fileIn(directory), `${JSON.stringify(passwords, null, 2)}\n`)
+  writePrivateFile(passwordsFile(directory), `${JSON.stringify(passwords, null, 2)}\n`)
   return passwords
 }

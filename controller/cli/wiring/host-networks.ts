@@ -5,6 +5,7 @@ import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
 import type { Fabric } from '../../network/local/fabric.js'
 import { forwards } from '../../network/local/host/forwarding.js'
+import { stopCopies } from '../../network/local/host/heartbeat-copies.js'
 import { guardHostLeg, guardTable, type OpenPort, unguardHostLeg } from '../../network/local/host/host-guard.js'
 import { closeOutside, guardOutside, outsideTable } from '../../network/local/host/outside.js'
 import { runTool } from '../../network/local/ip-command.js'
@@ -79,6 +80,7 @@ export async function leftOnHost(instanceId: string): Promise<boolean> {
  */
 export async function removeHostInterfaces(instanceId: string): Promise<string[]> {
   for (const network of ['mgmt', 'pub'] as const) await unguardHostLeg(hostLegName(instanceId, network))
+  await stopCopies(hostLegName(instanceId, 'mgmt'))
   return closeOutside(hostLegName(instanceId, 'pub'))
 }
 
@@ -130,6 +132,20 @@ async function ensureHostLeg(
   await guardHostLeg(interfaceName, { addresses: subnets.map(({ address }) => address), ...rules })
   const addresses = subnets.map(({ cidr, address }) => `${address}/${prefixOf(cidr)}`)
   await fabric.attachHost({ networkId, mtu, interfaceName, addresses })
+}
+
+/**
+ * Where the health manager listens: on the management network, and where other hosts send copies of heartbeats and
+ * amphorae on other machines their own.
+ * @param address this machine's on the management network
+ */
+export function healthManagerHosts(
+  { health_manager, host }: Pick<Configuration, 'health_manager' | 'host'>,
+  address: string,
+): [string, ...string[]] {
+  const first = health_manager.host ?? address
+  const isEverywhere = first === '0.0.0.0' || first === '::' || first === host.address
+  return host.address === undefined || isEverywhere ? [first] : [first, host.address]
 }
 
 /** This machine's address on the management network; loopback if the network driver has no networks on this host. */

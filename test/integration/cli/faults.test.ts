@@ -101,6 +101,16 @@ const ROWS: Readonly<Record<string, Row>> = {
   },
   explain: { ...CLIENT, args: ['web'] },
   status: { well: { status: 0, says: /^host +state +version/ }, faults: DATABASE },
+  'controller add': {
+    args: ['b', '192.0.2.2', '--output', '/dev/null'],
+    well: { status: 1, says: /^Other machines do not reach the database at \S+\. Name its server there/ },
+    faults: { 'half-made directory': /is no controller host yet\. Run `krater up`/, 'another user': true },
+  },
+  'controller remove': {
+    args: ['b'],
+    well: { status: 1, says: /^There is no controller host b\. `krater controller list` lists all\.$/ },
+    faults: DATABASE,
+  },
   'controller list': { well: { status: 0, says: /^host +state +version/ }, faults: DATABASE },
   settings: { well: { status: 0, says: /KRATER_NETWORK_DRIVER/ }, faults: {} },
   api: {

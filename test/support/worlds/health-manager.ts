@@ -17,7 +17,8 @@ export const none = { bytesIn: 0, bytesOut: 0, activeConnections: 0, totalConnec
 export const startManager = (db: Database, staleAfter: number) =>
   startHealthManager({
     database: db,
-    host: '127.0.0.1',
+    hosts: ['127.0.0.1'],
+    hostId: null,
     config: { ...configurationSchema.parse({}).health_manager, port: 0, stale_after: staleAfter },
     masterKey: MASTER,
     log: createLog('test', 'silent'),

@@ -35,6 +35,7 @@ import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
 import { registerThisHost } from '../../wiring/this-host.js'
 import { startInBackground } from './detach.js'
+import { join } from './join.js'
 import { lockStateDirectory } from './lock.js'
 import { reportToParent } from './messages.js'
 import { OUTSIDE_UNDECIDED, offerOutside } from './offer-outside.js'
@@ -44,10 +45,12 @@ import { type ChildName, createSupervisor } from './supervisor.js'
 export const command: Command = {
   options: [
     new Option('--detach', 'run in the background; return once everything works'),
+    new Option('--join <file>', 'become another controller host, with the bundle of `krater controller add`'),
     new Option('--yes', 'do not ask: load balancers may reach what this machine reaches (network.outside)'),
   ],
-  run: async (directory, { detach, yes }: { detach?: boolean; yes?: boolean }) => {
+  run: async (directory, { detach, join: file, yes }: { detach?: boolean; join?: string; yes?: boolean }) => {
     requireRoot()
+    if (file !== undefined) await join(directory, file)
     await offerOutside(directory, yes ?? false, process.env)
     await (detach ? startInBackground : up)(directory)
   },

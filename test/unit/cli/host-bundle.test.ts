@@ -1,0 +1,139 @@
+import { execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { settingsForHost, withDatabaseFiles } from '../../../controller/cli/first-start/host-settings.js'
+import {
+  filesOf,
+  serviceUrl,
+  usesPrivateCluster,
+  whyNotFromElsewhere,
+  withFiles,
+} from '../../../controller/cli/state-directory/database-urls.js'
+import {
+  type HostBundle,
+  packBundle,
+  placeFiles,
+  unpackBundle,
+} from '../../../controller/cli/state-directory/host-bundle.js'
+import { parseConfiguration } from '../../../controller/config/load.js'
+import { copyCommands } from '../../../controller/network/local/host/heartbeat-copies.js'
+
+const CLUSTER =
+  'postgres://a:b%40c@n1:5432,n2:5433/krater?target_session_attrs=read-write&sslmode=verify-full&sslrootcert=/etc/ca.pem'
+
+t.test('URLs of a database with several hosts keep them in their order', async t => {
+  t.equal(
+    serviceUrl(CLUSTER, 'krater_network', 'p/w'),
+    'postgres://krater_network:p%2Fw@n1:5432,n2:5433/krater?target_session_attrs=read-write&sslmode=verify-full&sslrootcert=/etc/ca.pem',
+  )
+  t.same(filesOf(CLUSTER), ['/etc/ca.pem'])
+  t.equal(withFiles(CLUSTER, new Map([['/etc/ca.pem', '/x/c a.pem']])).split('sslrootcert=')[1], '%2Fx%2Fc+a.pem')
+  t.equal(serviceUrl('postgres://postgres@/postgres?host=%2Fs', 'r', 'p'), 'postgres://r:p@/postgres?host=%2Fs')
+  const config = parseConfiguration(`database: { url: "${CLUSTER}" }`, {})
+  t.equal(usesPrivateCluster(config, '/state'), false)
+})
+
+t.test('a database that other machines do not reach, or only in clear, is named with the way out', async t => {
+  const cases: [url: string, says: RegExp | null][] = [
+    ['postgres://a:geheim@/krater?host=/run/postgresql', /Other machines do not reach the database at (?!.*geheim)/],
+    ['postgres://a:b@localhost/krater?sslmode=verify-full', /do not reach/],
+    ['postgres://a:b@127.0.0.1:5432/krater?sslmode=verify-full', /do not reach/],
+    ['postgres://a:b@[::1]/krater?sslmode=disable', /do not reach/],
+    ['postgres://a:b@db1:5432,localhost:5433/krater?sslmode=disable', /do not reach/],
+    ['postgres://a:geheim@db.example.org/krater', /not encrypted(?!.*geheim).*sslmode=verify-full.*sslmode=disable/],
+    ['postgres://a:b@db.example.org/krater?sslmode=disable', null],
+    [CLUSTER, null],
+  ]
+  for (const [url, says] of cases) {
+    const problem = whyNotFromElsewhere(url)
+    if (says === null) t.equal(problem, null, url)
+    else t.match(problem, says, url)
+  }
+})
+
+const HERE = `# kept
+host: { name: one, address: 192.0.2.1 }
+database:
+  url: postgres://postgres:sup@db/krater?sslmode=disable
+  load_balancer: postgres://lb:x@db/krater?sslmode=disable
+load_balancer:
+  host: 192.0.2.1
+key_manager:
+  host: 0.0.0.0
+  channel: { host: 192.0.2.1 }
+  public_url: https://keys.example.org
+network: { cidr: 10.9.0.0/16 }
+`
+
+t.test('another host gets the common settings, its own name and address, and the same endpoints', async t => {
+  const config = parseConfiguration(HERE, { KRATER_DATABASE_NETWORK: 'postgres://n:y@db/krater?sslmode=disable' })
+  const text = settingsForHost(HERE, config, { name: 'two', address: '192.0.2.2' })
+  t.match(text, /^# kept\n/)
+  const there = parseConfiguration(text, {})
+  t.match(there, {
+    host: { name: 'two', address: '192.0.2.2' },
+    load_balancer: { host: '192.0.2.2', public_url: 'http://192.0.2.1:9876' },
+    key_manager: { host: '0.0.0.0', channel: { host: '192.0.2.2' }, public_url: 'https://keys.example.org' },
+    network: { cidr: '10.9.0.0/16', host: '127.0.0.1' },
+  })
+  t.equal(there.network.public_url, undefined, 'each host reaches its own at loopback')
+  t.same(there.database, {
+    load_balancer: 'postgres://lb:x@db/krater?sslmode=disable',
+    network: 'postgres://n:y@db/krater?sslmode=disable',
+  })
+  const moved = withDatabaseFiles(
+    `database: { identity: "${CLUSTER}" }`,
+    new Map([['/etc/ca.pem', '/state/keys/database-1']]),
+  )
+  t.same(filesOf(parseConfiguration(moved, {}).database.identity ?? ''), ['/state/keys/database-1'])
+})
+
+t.test('a bundle comes out as it was packed, and nothing else passes for one', async t => {
+  const directory = mkdtempSync(join(tmpdir(), 'krater-bundle-test-'))
+  t.teardown(() => rmSync(directory, { recursive: true }))
+  const work = join(directory, 'run')
+  mkdirSync(work)
+  const file = join(directory, 'bundle.tar')
+  const bundle: HostBundle = {
+    manifest: {
+      ...{ format: 1, version: '1', id: '4e8c9a4c-6a0e-4b6e-8a43-0d1d6a1c7c11', name: 'two', address: '192.0.2.2' },
+      databaseFiles: { 'database-1': '/etc/ca.pem' },
+    },
+    settings: HERE,
+    files: new Map([
+      ['amphoraMaster', Buffer.from('key')],
+      ['database-1', Buffer.from('ca')],
+    ]),
+  }
+  writeFileSync(file, '', { mode: 0o600 })
+  await packBundle(file, bundle, work)
+  t.equal(statSync(file).mode & 0o777, 0o600)
+  t.same(await unpackBundle(file, work), bundle)
+  t.same(readdirSync(work), [], 'no copy of the keys is left')
+  placeFiles(bundle.files, new Map([['amphoraMaster', join(directory, 'there/keys/amphora-master')]]))
+  t.equal(statSync(join(directory, 'there/keys/amphora-master')).mode & 0o777, 0o600)
+  t.same(readdirSync(join(directory, 'there/keys')), ['amphora-master'], 'what has no place is left out')
+
+  await t.rejects(unpackBundle(join(directory, 'missing'), work), /There is no file/)
+  writeFileSync(join(directory, 'text'), 'no tar')
+  await t.rejects(unpackBundle(join(directory, 'text'), work), /is no bundle/)
+  const odd = join(directory, 'odd')
+  mkdirSync(odd)
+  symlinkSync('/etc/passwd', join(odd, 'manifest.json'))
+  execFileSync('tar', ['-C', odd, '-cf', join(directory, 'odd.tar'), 'manifest.json'])
+  await t.rejects(unpackBundle(join(directory, 'odd.tar'), work), /is no bundle/, 'links lead nowhere')
+})
+
+t.test('each other host gets a copy of its own, and what cannot carry IPv4 is left out', async t => {
+  const text = copyCommands({
+    ...{ interfaceName: 'kr12345-mgmt', address: '10.9.0.1', port: 5555, from: '192.0.2.1' },
+    to: ['192.0.2.2', 'fd00::3', '192.0.2.4'],
+  })
+  t.same(text.match(/dup to \S+/g), ['dup to 192.0.2.2', 'dup to 192.0.2.4'])
+  t.match(
+    text,
+    /meta mark 0x6b720002 ip daddr 10\.9\.0\.1 udp dport 5555 ip daddr set 192\.0\.2\.4 ip saddr set 192\.0\.2\.1/,
+  )
+})
