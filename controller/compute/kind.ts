@@ -49,6 +49,8 @@ export type ComputeDriverKind = {
   images: 'required' | 'optional' | 'none'
   /** Whether its machines have a management address of their own, and get no management port. */
   ownsManagement: boolean
+  /** From the start of a machine to its agent, at most: a slower one has failed. */
+  startSeconds: number
   /** Programs it needs on the controller's host. */
   programs: readonly Program[]
   /** Checks for `krater doctor`. */

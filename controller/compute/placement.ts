@@ -13,12 +13,17 @@ export type Flavor = Size &
     warm: number
   }
 
+/** For the machines of a driver that the settings have no more. */
+const DEFAULT_START_SECONDS = 30
+
+type DriverRules = Pick<ComputeDriverKind, 'offers' | 'images' | 'ownsManagement' | 'startSeconds'> & { size: Size }
+
 /** What the settings say about machines. */
 export type PlacementRules = {
   /** Driver of load balancers that name neither a compute flavor nor a compute zone of another driver. */
   driver: string
   /** `size` is that of machines whose flavor the settings do not have any more. */
-  drivers: ReadonlyMap<string, Pick<ComputeDriverKind, 'offers' | 'images' | 'ownsManagement'> & { size: Size }>
+  drivers: ReadonlyMap<string, DriverRules>
   flavors: ReadonlyMap<string, Flavor>
   /** By name; `driver` is null if the zone is one of every driver. */
   zones: ReadonlyMap<string, { driver: string | null }>
@@ -115,3 +120,7 @@ export function placementOf(rules: PlacementRules, recorded: RecordedPlacement):
   const size = flavor?.driver === recorded.driver ? flavor : rules.drivers.get(recorded.driver)?.size
   return { ...recorded, memoryMiB: size?.memoryMiB ?? null, cores: size?.cores ?? null }
 }
+
+/** How long the agent of a machine of this driver may take to answer after the machine's start. Pure. */
+export const startLimitMs = ({ drivers }: PlacementRules, driver: string): number =>
+  (drivers.get(driver)?.startSeconds ?? DEFAULT_START_SECONDS) * 1000

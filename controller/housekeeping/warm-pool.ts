@@ -1,4 +1,4 @@
-import { boundTo, type Flavor, placementOf } from '../compute/placement.js'
+import { boundTo, type Flavor, placementOf, startLimitMs } from '../compute/placement.js'
 import type { Database } from '../database/connection.js'
 import { execute, many, maybeOne } from '../database/query.js'
 import { assignments, type Bound, prepared, sql } from '../database/sql.js'
@@ -21,7 +21,6 @@ export type WarmPool = {
 
 /** Failed starts after which an amphora is removed and another one created. */
 const MAX_STARTS = 3
-const AGENT_START_MS = 30_000
 /** Amphorae that one housekeeper works on concurrently. */
 const AT_ONCE = 2
 const POOL_CAUSE = { projectId: null, isRepair: false }
@@ -138,7 +137,7 @@ async function boot({ database, parts, log }: WarmPool, claim: Claim, assertHeld
   )
   await write(database, claim, machineColumns(machine))
   const target = agentTarget(parts.masterKey, claim.id, machine.managementAddress)
-  const hello = await awaitAgent(parts.agents, target, AGENT_START_MS, assertHeld)
+  const hello = await awaitAgent(parts.agents, target, startLimitMs(parts.placement, placement.driver), assertHeld)
   const { columns, failure } = await renewAgent(parts, target, hello, assertHeld)
   if (failure !== null) log.warn({ amphora: claim.id, failure }, 'a warm amphora keeps its agent')
   await write(database, claim, { status: 'READY', ...columns, lease_owner: null, lease_until: null })

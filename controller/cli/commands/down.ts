@@ -50,6 +50,8 @@ const OURS = [
   'run',
   'postgres',
   'amphorae',
+  'machines',
+  'images',
   'attachments',
   'host',
   'instance',

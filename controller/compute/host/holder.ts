@@ -30,7 +30,7 @@ export function accountWords({ first, count }: AccountRange, hint: number): stri
 export async function startHolder(
   directory: MachineDirectory,
   script: readonly string[],
-  bootData: Readonly<Record<string, string>>,
+  bootData: Readonly<Record<string, string | Uint8Array>>,
 ): Promise<void> {
   const lock = openSync(directory.lock, 'a', 0o600)
   const console = openSync(directory.console, 'a', 0o600)
@@ -49,7 +49,7 @@ export async function startHolder(
   const stdin = child.stdio[0] as Writable
   const readiness = child.stdio[4] as Readable
   stdin.on('error', () => undefined)
-  const lines = Object.entries(bootData).map(([name, text]) => `${name} ${Buffer.from(text).toString('base64')}\n`)
+  const lines = Object.entries(bootData).map(([name, content]) => `${name} ${toBase64(content)}\n`)
   stdin.end(`${lines.join('')}end\n`)
   const limit = new AbortController()
   try {
@@ -71,6 +71,9 @@ export async function startHolder(
     child.unref()
   }
 }
+
+const toBase64 = (content: string | Uint8Array): string =>
+  (typeof content === 'string' ? Buffer.from(content) : Buffer.from(content)).toString('base64')
 
 /** The first line, or as much of it as the stream contains. */
 async function firstLine(stream: Readable): Promise<string> {

@@ -6,15 +6,27 @@ import { unlessGone } from './unless-gone.js'
 /**
  * The state of a machine, in a directory that outlives its creator:
  *   process    `pid startTicks bootId` of the process that holds the machine, written by that process (start.sh)
- *   ready      exists once the machine's root is complete (furnish.sh)
+ *   ready      exists once the machine's root is complete (furnish.sh), or a virtual machine has begun to run
  *   lock       locked by the process that holds the machine
- *   console    output of the machine while it started
+ *   console    output of the machine while it started; of a virtual machine, the last of all that it and QEMU have said
+ *   account    the uid and gid of its QEMU, if it is a virtual machine (qemu/machine/start.sh)
+ *   hardware   what a virtual machine has, as JSON; written before it starts
+ *   monitor    the socket of QEMU's monitor
+ *   disk.qcow2 what a virtual machine has changed of its image since its start
  *   root/      mount point of its root, visible only to the machine
  *   ports/     one file per port, created before the interface and removed after it: the port's role, and the addresses
  *              from which the interface may send
  * The directory is created first and removed last, so no part of a machine can exist without it.
  */
 export type MachineDirectory = ReturnType<typeof machineDirectory>
+
+/** What a virtual machine has, and its image. */
+export type Hardware = {
+  /** Of the machine and its QEMU. */
+  memoryMiB: number
+  acceleration: 'kvm' | 'tcg'
+  image: { tag: string; id: string }
+}
 
 export type PortRole = 'management' | 'plugged'
 
@@ -25,6 +37,8 @@ export function machineDirectory(directory: string) {
     path: directory,
     lock: inside('lock'),
     console: inside('console'),
+    monitor: inside('monitor'),
+    disk: inside('disk.qcow2'),
 
     exists: () => existsSync(directory),
 
@@ -42,6 +56,7 @@ export function machineDirectory(directory: string) {
       return isSame ? Number(pid) : null
     },
 
+    markReady: () => writeFileSync(inside('ready'), ''),
     isReady: () => existsSync(inside('ready')),
 
     /** Identifies the latest start; undefined if the machine has not become ready since. */
@@ -64,6 +79,25 @@ export function machineDirectory(directory: string) {
       const [, ...addresses] = wordsOf(join(ports, portId))
       return addresses.length === 0 ? null : addresses
     },
+
+    /** @throws Error if QEMU's account is not recorded */
+    account: (): number => {
+      const account = Number(readFileSync(inside('account'), 'utf8'))
+      if (!Number.isSafeInteger(account) || account <= 0) throw new Error(`${inside('account')} is not a uid.`)
+      return account
+    },
+
+    /** Null if it is no virtual machine. */
+    hardware: (): Hardware | null => {
+      const text = read(inside('hardware'))
+      return text === null || text === '' ? null : (JSON.parse(text) as Hardware)
+    },
+    recordHardware: (hardware: Hardware) => {
+      writeFileSync(inside('hardware.new'), JSON.stringify(hardware))
+      renameSync(inside('hardware.new'), inside('hardware'))
+    },
+
+    forgetHardware: () => rmSync(inside('hardware'), { force: true }),
 
     /** The last lines of output of a failed start. */
     consoleTail: () => (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / '),

@@ -19,6 +19,7 @@ export const namespaceKind: ComputeDriverKind = {
   },
   images: 'none',
   ownsManagement: false,
+  startSeconds: 30,
   programs: [
     ['haproxy', 'haproxy'],
     ['keepalived', 'keepalived'],

@@ -9,6 +9,7 @@ export const noopKind: ComputeDriverKind = {
   size: () => ({ memoryMiB: null, cores: null }),
   images: 'optional',
   ownsManagement: false,
+  startSeconds: 30,
   programs: [],
   check: async () => [],
   open: async () => createNoopComputeDriver(),

@@ -31,6 +31,8 @@ export type Attachment = {
   forwards?: 'anything' | readonly string[]
 }
 
+export type TapAttachment = Omit<Attachment, 'interfaceName'>
+
 const MAX_ATTEMPTS = 3
 /** The first is inherited from the host. Without IPv6, which the kernel may lack, no router advertisement gives a bridge an address. */
 const SYSCTLS = ['net.ipv4.ip_forward=0', 'net.ipv6.conf.all.disable_ipv6=1', 'net.ipv6.conf.default.disable_ipv6=1']
@@ -137,6 +139,33 @@ export class Fabric {
     }
   }
 
+  /**
+   * Connects a tap device that a program in the machine's namespace has opened there, under the name `tapOf` gives. It
+   * moves into the fabric; the program keeps the device, and reaches nothing else here. Safe to repeat.
+   */
+  async attachTap(nic: TapAttachment): Promise<void> {
+    const name = interfaceOf(nic.portId)
+    await this.ensure()
+    await this.#guard(nic, name)
+    if (await this.holdsTap(nic.portId)) return
+    const moved = await ipBatch(nic.namespace, [`link set dev ${name} netns ${this.namespace}`])
+    const failure = await ipBatch(this.namespace, [
+      ...bridgeLines(nic.networkId, nic.mtu),
+      `link set dev ${name} mtu ${nic.mtu} master ${bridgeOf(nic.networkId)}`,
+      ...(nic.isolated ? [`link set dev ${name} type bridge_slave isolated on`] : []),
+      `link set dev ${name} addrgenmode none alias ${nic.portId} up`,
+    ])
+    if (await this.holdsTap(nic.portId)) return
+    throw moved ?? failure ?? new IpCommandError(`The interface of port ${nic.portId} did not come up`)
+  }
+
+  /** Whether a port's tap device is connected, and a program has it open. */
+  async holdsTap(portId: string): Promise<boolean> {
+    if (!this.#exists()) return false
+    const link = await linkNamed(this.namespace, interfaceOf(portId))
+    return link !== null && isUp(link) && link.master !== undefined && link.flags.includes('LOWER_UP')
+  }
+
   /** Removes both ends at once, even while a socket with unsent data holds the machine's namespace. */
   detach(portId: string): Promise<void> {
     return this.#detach(interfaceOf(portId))
@@ -219,7 +248,7 @@ export class Fabric {
     return { port, paired, complete: paired && finished && port.master === bridgeOf(nic.networkId) }
   }
 
-  async #guard(nic: Attachment, name: string): Promise<void> {
+  async #guard(nic: TapAttachment, name: string): Promise<void> {
     await guardInterfaces(this.namespace, [{ ...nic, name }])
     await admitFrames(this.instance, nic.networkId, nic.macAddress)
     if (nic.filters === undefined || nic.filters === null) return
@@ -250,6 +279,9 @@ export class Fabric {
     return namespaceExists(this.namespace)
   }
 }
+
+/** The name of a port's tap device, in the machine's namespace and then in the fabric. */
+export const tapOf = interfaceOf
 
 const portOf = (link: Link) => link.ifalias ?? link.ifname.slice(1)
 

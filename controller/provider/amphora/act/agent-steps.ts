@@ -1,3 +1,4 @@
+import { startLimitMs } from '../../../compute/placement.js'
 import type { Database } from '../../../database/connection.js'
 import { maybeOne } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
@@ -7,28 +8,30 @@ import type { Action } from '../../provider.js'
 import { agentTarget, awaitAgent } from '../agent/agent.js'
 import type { AgentTarget } from '../agent/connection.js'
 import type { Observed } from '../plan/observation.js'
-import { updateAmphora } from './amphora-rows.js'
+import { readPlacement, updateAmphora } from './amphora-rows.js'
 import type { MachineParts } from './machine.js'
 import { renewAgent, runUpgrade } from './upgrade.js'
 
 type Acting = {
-  parts: Pick<MachineParts, 'agents' | 'agentBundle' | 'masterKey'> & { database: Database; log: Logger }
+  parts: Pick<MachineParts, 'agents' | 'agentBundle' | 'masterKey' | 'placement'> & { database: Database; log: Logger }
   claim: Claim
   observed: Observed
   assertHeld: () => void
   note: (action: Action) => void
 }
 
-export const AGENT_START_MS = 30_000
+/** Longer than the agent of any driver's machine may take. */
+export const AGENT_START_SECONDS = 130
 
 /** Waits for the agent of a machine that was started. One that was never configured gets the controller's own first. */
 export async function awaitStart({ parts, claim, observed, assertHeld }: Acting, amphoraId: string): Promise<void> {
-  const { database, agents, masterKey, log } = parts
+  const { database, agents, masterKey, placement, log } = parts
   const amphora = observed.amphorae.find(({ id }) => id === amphoraId)
   const host = amphora?.managementAddress ?? (await recordedAddress(database, amphoraId))
   if (host === null) throw new Error(`Amphora ${amphoraId} has no management address`)
   const target = agentTarget(masterKey, amphoraId, host)
-  const hello = await awaitAgent(agents, target, AGENT_START_MS, assertHeld)
+  const { driver } = await readPlacement(database, placement, amphoraId)
+  const hello = await awaitAgent(agents, target, startLimitMs(placement, driver), assertHeld)
   const isNew = (amphora?.appliedSha256 ?? null) === null
   const { columns, failure } = await renewAgent(
     isNew ? parts : { ...parts, agentBundle: null },

@@ -20,7 +20,7 @@ import { incompleteSuccessor, restartLimitFault } from '../plan/plan-unreachable
 import type { Step } from '../plan/step.js'
 import { shortageOf } from '../rendering/desired.js'
 import { interfaceName } from '../rendering/keepalived/interfaces.js'
-import { AGENT_START_MS, awaitStart, upgradeInPlace } from './agent-steps.js'
+import { AGENT_START_SECONDS, awaitStart, upgradeInPlace } from './agent-steps.js'
 import { allocateAmphora } from './allocate.js'
 import {
   deleteAmphora,
@@ -179,7 +179,7 @@ const executors: { [K in Kind]: Executor<K> } = {
   },
   'await-agent': {
     what: 'Waiting for an amphora to start',
-    seconds: AGENT_START_MS / 1000 + 10 + UPGRADE_SECONDS,
+    seconds: AGENT_START_SECONDS + UPGRADE_SECONDS,
     run: (acting, { amphoraId }) => awaitStart(acting, amphoraId),
   },
   'upgrade-agent': {

@@ -12,6 +12,8 @@ export function agentTarget(masterKey: Buffer, amphoraId: string, host: string):
 }
 
 const PROBE_LIMITS = { timeoutMs: 2_000, connectTimeoutMs: 2_000 }
+/** A login to an emulated machine that still starts takes seconds. */
+const START_LIMITS = { timeoutMs: 6_000, connectTimeoutMs: 6_000 }
 const PROBE_PAUSE_MS = 200
 const POLL_PAUSE_MS = 50
 
@@ -38,7 +40,7 @@ export async function awaitAgent(
   for (;;) {
     assertHeld()
     try {
-      return await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
+      return await agents.request(target, { verb: 'hello' }, START_LIMITS)
     } catch (error) {
       if (!(error instanceof AgentUnreachable) || performance.now() > until) throw error
     }

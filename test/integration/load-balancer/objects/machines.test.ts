@@ -16,8 +16,14 @@ function rulesOfThree(): PlacementRules {
     ...rules,
     drivers: new Map([
       ...rules.drivers,
-      ['machine', { offers: { flavors: ['machine'], zones }, images: 'required', ownsManagement: false, size }],
-      ['host', { offers: { flavors: ['host'], zones: null }, images: 'none', ownsManagement: true, size }],
+      [
+        'machine',
+        { offers: { flavors: ['machine'], zones }, images: 'required', ownsManagement: false, startSeconds: 30, size },
+      ],
+      [
+        'host',
+        { offers: { flavors: ['host'], zones: null }, images: 'none', ownsManagement: true, startSeconds: 30, size },
+      ],
     ]),
     flavors: new Map([
       ...rules.flavors,

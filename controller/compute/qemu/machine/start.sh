@@ -1,0 +1,39 @@
+#!/bin/bash
+# Runs outside the machine and becomes the process that holds it: the machine ends when this process does.
+#   start.sh MACHINE_DIRECTORY NAMESPACE FIRST_ACCOUNT BLOCKS BLOCK KERNEL INITRD DISK CONTROL_GROUP... -- QEMU...
+# NAMESPACE is the file of a network namespace. QEMU... is the program with its arguments (command-line.ts).
+# Files: 0 the seed disk as a line `seed BASE64`, then the line `end`; 3 the machine's lock; 4 the pipe for reporting
+# readiness; for QEMU 10 its monitor, 11 the machine's disk, 12 the image's, 13 the seed disk.
+set -eu
+umask 022
+directory=$1 namespace=$2 first=$3 blocks=$4 block=$5 kernel=$6 initrd=$7 disk=$8
+shift 8
+here=$(cd -- "$(dirname -- "$0")" && pwd)
+
+. "$here/../../host/holder.sh"
+hold "$directory"
+take_accounts "$first" "$blocks" "$block"
+# The interfaces belong to it.
+echo "$accounts" >"$directory/account"
+
+while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs"; shift; done
+shift
+
+# Core files would contain private keys.
+ulimit -c 0
+ulimit -Hn 4096 2>/dev/null || true
+ulimit -u unlimited 2>/dev/null || true
+
+# Neither QEMU nor what copies its output has any right on the host.
+confined="setpriv --reuid $accounts --regid $accounts --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all"
+
+# Not a child of this process, whose only child is the machine.
+exec > >(exec 3>&- 4>&- 5>&- 7>&-; $confined perl "$here/console.pl" 262144 1<>"$directory/console" 2>/dev/null &) 2>&1
+wait $!
+
+exec 11<>"$directory/disk.qcow2" 12<"$disk"
+cd /
+exec perl "$here/listen.pl" "$directory" monitor 10 \
+  nsenter --net="$namespace" \
+  unshare --mount --pid --uts --ipc --fork --kill-child \
+  /bin/bash "$here/furnish.sh" "$directory" "$accounts" "$kernel" "$initrd" $confined "$@"

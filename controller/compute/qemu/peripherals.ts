@@ -1,0 +1,98 @@
+import * as z from 'zod'
+import { INTERFACE_SLOTS, slotName } from './command-line.js'
+import { type Qmp, QmpRefused } from './qmp/client.js'
+
+/** A network interface of a virtual machine, as its QEMU knows it. */
+export type Peripheral = {
+  /** QEMU's name of the device; says the slot and the tap device. */
+  id: string
+  slot: number
+  tap: string
+}
+
+/** How long a guest may take to let go of a device. Measured: under a second, emulated on a busy host. */
+const RELEASE_LIMIT_MS = 5_000
+
+const deviceId = (slot: number, tap: string): string => `nic-${slot}-${tap}`
+const backendOf = (tap: string): string => `tap-${tap}`
+
+const qomList = z.array(z.object({ name: z.string(), type: z.string() }))
+const nothing = z.unknown()
+
+/** The interfaces among QEMU's devices. Pure. @param names of all devices that were added by name */
+export function peripheralsIn(names: readonly string[]): Peripheral[] {
+  return names.flatMap(id => {
+    const [, slot, tap] = /^nic-(\d+)-(p[0-9a-f]{11})$/.exec(id) ?? []
+    return slot === undefined || tap === undefined ? [] : [{ id, slot: Number(slot), tap }]
+  })
+}
+
+/** The first slot without an interface; null if all are taken. Pure. */
+export function freeSlot(present: readonly Peripheral[]): number | null {
+  const taken = new Set(present.map(({ slot }) => slot))
+  const slot = Array.from({ length: INTERFACE_SLOTS }, (_, index) => index).find(index => !taken.has(index))
+  return slot ?? null
+}
+
+const deviceNames = async (qmp: Qmp): Promise<string[]> =>
+  (await qmp.execute('qom-list', { arguments: { path: '/machine/peripheral' }, answer: qomList })).map(
+    ({ name }) => name,
+  )
+
+/** A machine's network interfaces. */
+export const peripherals = async (qmp: Qmp): Promise<Peripheral[]> => peripheralsIn(await deviceNames(qmp))
+
+/** Opens a tap device of QEMU's namespace. */
+export async function openTap(qmp: Qmp, tap: string): Promise<void> {
+  const words = { type: 'tap', id: backendOf(tap), ifname: tap, script: 'no', downscript: 'no' }
+  await qmp.execute('netdev_add', { arguments: words, answer: nothing })
+}
+
+/** Adds an interface to the machine, which finds it by its MAC address. */
+export async function addInterface(
+  qmp: Qmp,
+  { slot, tap, macAddress, mtu }: { slot: number; tap: string; macAddress: string; mtu: number },
+): Promise<void> {
+  const words = {
+    driver: 'virtio-net-pci',
+    id: deviceId(slot, tap),
+    bus: slotName(slot),
+    netdev: backendOf(tap),
+    mac: macAddress,
+    host_mtu: mtu,
+    // Nothing boots from the network.
+    romfile: '',
+  }
+  await qmp.execute('device_add', { arguments: words, answer: nothing })
+}
+
+/**
+ * Takes an interface away. QEMU lets go of its tap device in any case, so nothing passes any more.
+ * @returns false if the machine holds on to the device, which keeps its slot then
+ */
+export async function removeInterface(qmp: Qmp, { id, tap }: Peripheral): Promise<boolean> {
+  const isReleased = await removeDevice(qmp, id)
+  await closeTap(qmp, tap)
+  return isReleased
+}
+
+/** Lets go of a tap device that no interface uses, if it is open. */
+export const closeTap = (qmp: Qmp, tap: string): Promise<void> =>
+  unlessRefused(qmp.execute('netdev_del', { arguments: { id: backendOf(tap) }, answer: nothing }))
+
+/** @returns false if the machine holds on to it */
+export async function removeDevice(qmp: Qmp, id: string): Promise<boolean> {
+  const gone = qmp.event(({ name, data }) => name === 'DEVICE_DELETED' && data.device === id, RELEASE_LIMIT_MS)
+  // QEMU refuses for one that is not there, or that the machine was asked for a moment ago.
+  await unlessRefused(qmp.execute('device_del', { arguments: { id }, answer: nothing }))
+  if (!(await deviceNames(qmp)).includes(id)) return true
+  return (await gone) !== null || !(await deviceNames(qmp)).includes(id)
+}
+
+async function unlessRefused(done: Promise<unknown>): Promise<void> {
+  try {
+    await done
+  } catch (error) {
+    if (!(error instanceof QmpRefused)) throw error
+  }
+}
