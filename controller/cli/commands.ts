@@ -305,6 +305,12 @@ export const commands: readonly Entry[] = [
         load: () => import('./commands/amphora/logs.js'),
       },
       {
+        name: 'upgrade',
+        summary:
+          'bring amphorae to this version’s agent and the newest image, a few at a time, without interrupting traffic',
+        load: () => import('./commands/amphora/upgrade/upgrade.js'),
+      },
+      {
         name: 'support-bundle',
         summary: 'collect what is needed to diagnose a fault into one file, without secrets',
         load: () => import('./commands/amphora/support-bundle.js'),

@@ -1,8 +1,17 @@
-import { execFile } from 'node:child_process'
+import { type ChildProcess, execFile } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { ask } from '../../controller/cli/commands/demo/traffic.js'
+import { keyFiles, loadKeys } from '../../controller/cli/state-directory/keys.js'
+import { loadConfiguration } from '../../controller/config/load.js'
+import { agentTarget } from '../../controller/provider/amphora/agent/agent.js'
+import { SshAgentConnections } from '../../controller/provider/amphora/agent/connection.js'
+import { upgradeAgent } from '../../controller/provider/amphora/agent/upgrade.js'
 import { startLastingClients } from '../support/clients/lasting-clients.js'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
 import { balancersOf } from '../support/faults/crash-balancer.js'
@@ -10,6 +19,7 @@ import { openDatabases } from '../support/faults/crash-inventory.js'
 import { type BothBalancer, createBothFamilies } from '../support/inputs/both-families.js'
 import { createSites } from '../support/services/web-servers.js'
 import { type Krater, startKrater, until } from '../support/worlds/krater.js'
+import { quiet } from '../support/worlds/machines.js'
 
 const run = promisify(execFile)
 
@@ -106,6 +116,11 @@ async function createScene(t: Test, krater: Krater) {
       const ports = await databases.network('port').where({ device_id: id })
       return inside.length === 0 && ports.length === 0 && !(await amphorae()).some(amphora => amphora.id === id)
     },
+    /** The database says that these amphorae cannot be upgraded in place. */
+    forgetAgents: async (some: readonly Amphora[]) => {
+      const columns = { agent_bundle: null, agent_version: '0.0.9', checked_at: new Date() }
+      await databases.loadBalancer('amphora').whereIn('id', idsOf(some)).update(columns)
+    },
     statistics: async () => {
       const { stats } = (await call('GET', `lbaas/pools/${balancer.poolId}/stats`)) as {
         stats: { total_connections: number; bytes_out: number }
@@ -200,6 +215,28 @@ async function sshThrough({ both: { namespace } }: Scene, { vrrp_ip: way, lb_net
   )
 }
 
+/** Upgrades agents in place to one that differs from the controller's in a comment only. */
+async function giveOtherAgents(krater: Krater, amphorae: readonly Amphora[]) {
+  const keys = await loadKeys(keyFiles(loadConfiguration(krater.directory, krater.environment), krater.directory))
+  const agents = new SshAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log: quiet })
+  const content = Buffer.from(`// another\n${readFileSync(join(import.meta.dirname, '../../dist/agent.js'))}`)
+  const other = { sha256: createHash('sha256').update(content).digest('hex'), content }
+  for (const { id, lb_network_ip: address } of amphorae) {
+    await upgradeAgent(agents, agentTarget(keys.amphoraMaster, id, address), other, () => undefined)
+  }
+  await agents.stop()
+}
+
+function outputOf(child: ChildProcess) {
+  let text = ''
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.setEncoding('utf8').on('data', piece => {
+      text += piece
+    })
+  }
+  return { output: () => text, ended: once(child, 'exit').then(([status]) => status as number | null) }
+}
+
 const idsOf = (amphorae: readonly Amphora[]) => amphorae.map(({ id }) => id).sort()
 
 t.test('a single amphora', async t => {
@@ -257,7 +294,11 @@ t.test('a single amphora', async t => {
 })
 
 t.test('a pair', async t => {
-  const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY', KRATER_LOG_LEVEL: 'debug' })
+  const krater = await startKrater(t, {
+    KRATER_LOAD_BALANCER_TOPOLOGY: 'ACTIVE_STANDBY',
+    KRATER_LOG_LEVEL: 'debug',
+    KRATER_HOUSEKEEPING_AGENT_UPGRADES: 'manual',
+  })
   const scene = await createScene(t, krater)
   const holders = async () => {
     const held: string[] = []
@@ -295,6 +336,45 @@ t.test('a pair', async t => {
       t.equal(now.find(({ id }) => id !== staying?.id)?.role, named?.role)
       await until('one amphora holds the VIP', async () => (await holders()).length === 1)
     }
+  })
+  await t.test('gets this version’s agent by a command, in place, without a failed request', async t => {
+    await until('one amphora holds the VIP', async () => (await holders()).length === 1)
+    const [holder, before] = [await holders(), await scene.amphorae()]
+    await giveOtherAgents(krater, before)
+    for (const { id } of before) await scene.call('PUT', `octavia/amphorae/${id}/config`)
+    const upgrade = (...options: string[]) =>
+      krater.command('amphora', 'upgrade', '--load-balancer', scene.balancer.id, ...options)
+    await until('the controller knows them', async () => / 2 in place/.test((await upgrade('--dry-run')).stdout))
+    const [load, lasting] = [startClients(scene.url), await startLastingClients(scene.url)]
+    const { status, stdout } = await upgrade('--at-once', '2')
+    t.match(
+      stdout,
+      /upgraded in place in .* \(1 of 2\)(.|\n)*upgraded in place in .* \(2 of 2\)\n2 amphorae were upgraded/,
+    )
+    t.equal(status, 0)
+    await lasting.stop()
+    t.same((await load.stop()).faults, [])
+    for (const [kind, { faults }] of Object.entries(lasting.tallies))
+      t.same(faults, [], `${kind}: no connection is cut`)
+    t.same([idsOf(await scene.amphorae()), await holders()], [idsOf(before), holder])
+    t.match(await upgrade(), { status: 0, stdout: /^The agent is .* 0 to upgrade: .* 2 are current\.\n$/ })
+  })
+  await t.test('is replaced by a command where that is needed, which goes on after Ctrl-C', async t => {
+    const before = await scene.amphorae()
+    await scene.forgetAgents(before)
+    const words = ['amphora', 'upgrade', '--load-balancer', scene.balancer.id]
+    const load = startClients(scene.url)
+    const first = krater.start(...words)
+    const { output, ended } = outputOf(first)
+    await until('the first is being replaced', () => output().includes('is being replaced'))
+    first.kill('SIGINT')
+    t.equal(await ended, 130)
+    t.match(output(), /Stopped\. 0 were upgraded, and workers finish 1 that have begun\. 1 is left/)
+    t.match(await krater.command(...words), { status: 0, stdout: /replaced in .* s \(1 of \d\)/ })
+    t.same((await load.stop()).faults, [])
+    const now = idsOf(await scene.amphorae())
+    t.ok(idsOf(before).some(id => !now.includes(id)))
+    await until('one amphora holds the VIP', async () => (await holders()).length === 1)
   })
   await t.test('the new amphorae are a pair: when one dies, the other serves', async () => {
     const [holder] = await holders()

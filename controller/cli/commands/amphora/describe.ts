@@ -1,5 +1,7 @@
+import type { StatusResult } from '../../../../amphora-agent/protocol/messages.js'
 import { createLog } from '../../../log/log.js'
-import { computeDriverOf, hostMachines } from '../../wiring/drivers.js'
+import { readAgentBundle } from '../../../provider/amphora/agent/bundle.js'
+import { agentBundle, computeDriverOf, hostMachines } from '../../wiring/drivers.js'
 import type { Instance } from '../../wiring/instance.js'
 import { withAgents } from './agents.js'
 import { type AmphoraRow, lastHeartbeat } from './rows.js'
@@ -32,7 +34,8 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
     ...(typeof agent === 'string'
       ? ([['agent', agent]] as [string, string][])
       : ([
-          ['agent', `${agent.agentVersion}, up ${Math.round(agent.uptimeSeconds)} s, boot ${agent.bootId}`],
+          ['agent', `${agentText(agent)}, up ${Math.round(agent.uptimeSeconds)} s, boot ${agent.bootId}`],
+          ...failureLines(agent),
           [
             'haproxy',
             `${agent.haproxyVersion}, ${agent.haproxy.running ? `running, pid ${agent.haproxy.pid}, ${agent.haproxy.workers} workers` : 'not running'}`,
@@ -46,6 +49,16 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
         ] as [string, string][])),
   ]
 }
+
+/** Which agent it is, and whether it is the one that this version brings along. */
+function agentText({ agentVersion, bundle }: StatusResult): string {
+  if (bundle === undefined) return `${agentVersion} (too old to be upgraded in place)`
+  const isOwn = bundle === readAgentBundle(agentBundle).sha256
+  return `${agentVersion} (${bundle.slice(0, 8)}${isOwn ? '' : ', not the one of this version'})`
+}
+
+const failureLines = ({ failedUpgrade: failed }: StatusResult): [string, string][] =>
+  failed === undefined ? [] : [['failed upgrade', `${failed.sha256.slice(0, 8)} did not answer: ${failed.output}`]]
 
 /** @param reported what the agent reports now; undefined when it does not answer */
 function vipText({ vrrpMaster }: AmphoraRow, reported: boolean | undefined): string {
