@@ -47,7 +47,7 @@ export const TEST_PACKAGES = [
   'wrk',
 ]
 /** What builds the images of amphorae. */
-export const IMAGE_PACKAGES = ['e2fsprogs', 'kmod', 'mmdebstrap', 'qemu-utils', 'xz-utils']
+export const IMAGE_PACKAGES = ['e2fsprogs', 'grub-pc-bin', 'kmod', 'mmdebstrap', 'qemu-utils', 'xz-utils']
 /** Those of a virtual machine, for a suite and a benchmark. */
 export const MACHINE_PACKAGES = ['busybox-static', 'kmod', 'qemu-system-x86']
 /** Other projects' suites, which test/suites/ runs. */

@@ -45,9 +45,8 @@ fail() {
 
 seed_disk() { # prints the device of the seed, if there is one
   local device label
-  for device in /sys/class/block/vd[b-z]; do
-    device=/dev/${device##*/}
-    [ -b "$device" ] && IFS= read -r -n 10 label <"$device" && [ "$label" = KRATERSEED ] || continue
+  for device in /dev/vd[a-z] /dev/sd[a-z]; do
+    [ -b "$device" ] && IFS= read -r -d '' -n 10 label <"$device" 2>/dev/null && [ "$label" = KRATERSEED ] || continue
     echo "$device"
     return
   done

@@ -14,14 +14,17 @@ import {
 import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Settings } from './arguments.js'
-import { makeDisk } from './disk.js'
+import { KERNEL_OPTIONS, makeDisk } from './disk.js'
 import { initialFiles } from './initial-files.js'
 import type { Manifest } from './manifest.js'
 import { fetchNode, NODE_VERSION } from './node.js'
-import { makeBase, makeRoot } from './root-file-system.js'
+import { makeBase, makeRoot, settleTimes } from './root-file-system.js'
 import type { Tools } from './tools.js'
 
 export { readArguments, UsageError } from './arguments.js'
+
+/** Space for logs and upgrades, beside half of it for programs. */
+const DISK_MEBIBYTES = 1024
 
 /**
  * Builds the image into the directory that the settings name, which then holds nothing else. A build that fails or is
@@ -47,14 +50,17 @@ export async function buildImages(
       await makeRoot(base, rootfs, { files: join(root, 'images/amphora'), node, agent }, tools)
       const [release] = readdirSync(join(rootfs, 'usr/lib/modules'))
       if (release === undefined) throw new Error('The root file system has no kernel.')
-      writeFileSync(
-        inside('initrd'),
-        await initialFiles(rootfs, release, readFileSync(join(root, 'images/initial/init'))),
-      )
-      copyFileSync(join(rootfs, 'boot/vmlinuz'), inside('kernel'))
+      const init = readFileSync(join(root, 'images/initial/init'))
+      writeFileSync(join(rootfs, 'boot/initrd'), await initialFiles(rootfs, release, init))
+      for (const [name, from] of [
+        ['initrd', 'initrd'],
+        ['kernel', 'vmlinuz'],
+      ] as const)
+        copyFileSync(join(rootfs, 'boot', from), inside(name))
+      await settleTimes(rootfs, tools)
       return release
     })
-    await tools.step('Disk', () => makeDisk(rootfs, inside('disk.qcow2'), tools))
+    await tools.step('Disk', () => makeDisk(rootfs, inside('disk.qcow2'), { mebibytes: DISK_MEBIBYTES }, tools))
     const files = await describe(work, ['disk.qcow2', 'kernel', 'initrd'])
     const manifest: Manifest = {
       format: 1,
@@ -62,6 +68,7 @@ export async function buildImages(
       suite: settings.suite,
       architecture: 'amd64',
       kernel: release,
+      kernelOptions: KERNEL_OPTIONS,
       node: NODE_VERSION,
       agent: { version: agentVersion(root), sha256: await digestOf(agent) },
       packages: base.packages,

@@ -7,7 +7,10 @@ export type Manifest = {
   id: string
   suite: string
   architecture: string
+  /** Its release. */
   kernel: string
+  /** What it needs to be told, beside its console. */
+  kernelOptions: string
   node: string
   agent: { version: string; sha256: string }
   packages: Package[]

@@ -109,9 +109,12 @@ export async function makeRoot(base: Base, root: string, own: OwnParts, tools: T
   await tools.run('find', [root, '-xdev', '-type', 'f', '-perm', '/6000', '-exec', 'chmod', 'a-s', '{}', '+'])
   await tools.run('chmod', ['-R', 'u=rwX,go=rX', inside('opt'), inside('etc/krater')])
   await tools.run('chmod', ['755', ...['node', 'init.sh', 'machine-init.sh'].map(name => inside(`opt/krater/${name}`))])
-  await tools.run('find', [
-    ...[root, '-newermt', `@${EPOCH}`, '-exec', 'touch', '--no-dereference', `--date=@${EPOCH}`, '{}', '+'],
-  ])
+}
+
+/** Gives files that the build itself wrote a fixed time. The last step before the files are used. */
+export async function settleTimes(root: string, { run }: Pick<Tools, 'run'>): Promise<void> {
+  const touch = ['touch', '--no-dereference', `--date=@${EPOCH}`, '{}', '+']
+  await run('find', [root, '-newermt', `@${EPOCH}`, '-exec', ...touch])
 }
 
 function replaceLink(path: string, target: string): void {

@@ -6,6 +6,7 @@ import t, { type Test } from 'tap'
 import { SEED_FILES, SEED_LABEL, type Seed, seedDisk } from '../../../amphora-agent/protocol/seed.js'
 import { readArguments, UsageError } from '../../../images/builder/arguments.js'
 import { characterDevice, cpioArchive, directory, file, link } from '../../../images/builder/cpio.js'
+import { fileTimes } from '../../../images/builder/file-times.js'
 import { modulesInOrder } from '../../../images/builder/kernel-modules.js'
 import { parsePackages } from '../../../images/builder/packages.js'
 import { withPartition } from '../../../images/builder/partition-table.js'
@@ -86,6 +87,14 @@ t.test('the first sector names one bootable partition, behind the program that b
     'there is no other',
   )
   t.equal(sector.readUInt16LE(510), 0xaa55)
+})
+
+t.test('debugfs is told the times of files', async t => {
+  const lines = fileTimes(['/usr/bin/[', '/etc/a file'], 5).split('\n')
+  t.ok(lines.includes('sif "/usr/bin/[" ctime @5'))
+  t.ok(lines.includes('sif "/etc/a file" atime @5'))
+  t.ok(lines.includes('sif <2> mtime @5'), 'those of the root too')
+  t.throws(() => fileTimes(['/etc/a"b'], 5), /does not take: \/etc\/a"b/)
 })
 
 t.test('packages are read as the archive describes them', async t => {
