@@ -1,6 +1,7 @@
 import createKnex, { type Knex } from 'knex'
 import pg from 'pg'
 import type { Logger } from '../log/log.js'
+import { ClusterClient } from './cluster-client.js'
 
 // Generations, fences and counters are bigint columns; all stay far below 2^53, so plain numbers are exact.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number)
@@ -8,11 +9,16 @@ pg.types.setTypeParser(pg.types.builtins.INT8, Number)
 export type Database = Knex
 
 export type ConnectionOptions = {
-  /** `postgres://role:password@host:port/database`, or with `?host=/socket/directory` for a unix socket. */
+  /**
+   * `postgres://role:password@host:port/database`, or with `?host=/socket/directory` for a unix socket. For a cluster,
+   * several hosts with commas between, and `?target_session_attrs=read-write`: then connections are those of the primary.
+   */
   url: string
   /** Shown in pg_stat_activity. */
   applicationName: string
   poolSize?: number
+  /** Whether statements may take longer than those of requests, as migrations do. */
+  isPatient?: boolean
   /** For knex's messages. Optional, because failures of queries are thrown anyway. */
   log?: Logger
 }
@@ -25,15 +31,18 @@ export type ConnectionOptions = {
  */
 const PLANNER_OPTIONS = '-c random_page_cost=1.1'
 
+const STATEMENT_MS = 30_000
+
 /** A pool of connections for one service's role; the role's search_path is that service's schema. */
-export function connect({ url, applicationName, poolSize = 10, log }: ConnectionOptions): Database {
+export function connect({ url, applicationName, poolSize = 10, isPatient, log }: ConnectionOptions): Database {
   return createKnex({
-    client: 'pg',
+    client: ClusterClient,
     connection: {
       connectionString: url,
       application_name: applicationName,
-      connectionTimeoutMillis: 5_000,
-      statement_timeout: 30_000,
+      statement_timeout: STATEMENT_MS,
+      // A server that has vanished answers nothing, not even that the time is over.
+      ...(isPatient !== true && { query_timeout: STATEMENT_MS + 5_000 }),
       idle_in_transaction_session_timeout: 60_000,
       keepAlive: true,
       options: PLANNER_OPTIONS,

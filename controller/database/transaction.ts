@@ -1,6 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises'
 import type { Knex } from 'knex'
-import type { Database } from './connection.js'
 
 export type Transaction = Knex.Transaction
 
@@ -18,7 +17,7 @@ const pauseMs = (attempt: number): number => attempt * (20 + Math.random() * 40)
  * Runs `body` in one transaction. If PostgreSQL reports a conflict with another transaction, retries it, with at most
  * three attempts. No other code begins or commits a transaction: committing by hand hides a failed COMMIT.
  */
-export const inTransaction = <T>(database: Database, body: (trx: Transaction) => Promise<T>): Promise<T> =>
+export const inTransaction = <T>(database: Knex, body: (trx: Transaction) => Promise<T>): Promise<T> =>
   retryOnConflict(() => database.transaction(body))
 
 /** As inTransaction, for work that already is one transaction, such as a single statement. */

@@ -1,4 +1,6 @@
-import pg from 'pg'
+import type pg from 'pg'
+import { Servers } from '../database/servers.js'
+import { serversOf } from '../database/url.js'
 import type { Logger } from '../log/log.js'
 
 export type WakeUpOptions = {
@@ -15,6 +17,9 @@ export type WakeUpOptions = {
 
 const MIN_PAUSE_MS = 100
 const MAX_PAUSE_MS = 2_000
+const PROBE_MS = 10_000
+/** Longest wait for any answer. */
+const ANSWER_MS = 5_000
 
 /**
  * Listens on a PostgreSQL channel until stopped, and reconnects after restarts of the server. Resolves after
@@ -24,7 +29,9 @@ export async function listenForWakeUps({ databaseUrl, channel, onWake, log }: Wa
   stop: () => Promise<void>
 }> {
   let client: pg.Client | null = null
+  const servers = new Servers(serversOf(databaseUrl))
   let pause: NodeJS.Timeout | undefined
+  let probe: NodeJS.Timeout | undefined
   let pauseMs = MIN_PAUSE_MS
   let stopped = false
 
@@ -39,24 +46,33 @@ export async function listenForWakeUps({ databaseUrl, channel, onWake, log }: Wa
   }
 
   const connect = async () => {
-    const current = createClient(databaseUrl)
-    client = current
-    const onLost = (reason: unknown) => {
-      if (client !== current) return
-      client = null
-      current.end().catch(() => undefined)
-      reconnectLater(reason)
-    }
-    current.on('error', onLost)
-    current.on('end', () => onLost(new Error('the connection ended')))
-    current.on('notification', ({ payload = '' }) => onWake(payload))
     try {
-      await current.connect()
-      await current.query(`LISTEN ${current.escapeIdentifier(channel)}`)
+      const current = await servers.connect({
+        application_name: 'krater wake-up',
+        keepAlive: true,
+        query_timeout: ANSWER_MS,
+      })
+      if (stopped) return void current.end().catch(() => undefined)
+      client = current
+      const onLost = (reason: unknown) => {
+        if (client !== current) return
+        client = null
+        clearInterval(probe)
+        current.end().catch(() => undefined)
+        reconnectLater(reason)
+      }
+      current.on('error', onLost)
+      current.on('end', () => onLost(new Error('the connection ended')))
+      current.on('notification', ({ payload = '' }) => onWake(payload))
+      // Nothing else is sent over it, so nothing else shows that its server has vanished.
+      clearInterval(probe)
+      if (servers.areSeveral) probe = setInterval(() => void current.query('SELECT 1').catch(onLost), PROBE_MS)
+      await current.query(`LISTEN ${current.escapeIdentifier(channel)}`).catch(onLost)
+      if (client !== current) return
       pauseMs = MIN_PAUSE_MS
-      if (!stopped) onWake(null)
+      onWake(null)
     } catch (error) {
-      onLost(error)
+      reconnectLater(error)
     }
   }
 
@@ -65,17 +81,10 @@ export async function listenForWakeUps({ databaseUrl, channel, onWake, log }: Wa
     stop: async () => {
       stopped = true
       clearTimeout(pause)
+      clearInterval(probe)
       const last = client
       client = null
       await last?.end().catch(() => undefined)
     },
   }
 }
-
-const createClient = (databaseUrl: string): pg.Client =>
-  new pg.Client({
-    connectionString: databaseUrl,
-    application_name: 'krater wake-up',
-    connectionTimeoutMillis: 5_000,
-    keepAlive: true,
-  })

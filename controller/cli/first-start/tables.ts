@@ -9,7 +9,7 @@ import { sentenceOf } from '../faults/fault.js'
 import { OperatorError } from '../operator-error.js'
 import { passwordOf, withoutPassword } from '../state-directory/database-urls.js'
 import { print } from '../terminal.js'
-import { databaseUrl, type Instance, openDatabase } from '../wiring/instance.js'
+import { databaseUrl, type Instance } from '../wiring/instance.js'
 import { serviceSchemas } from '../wiring/services.js'
 
 /** SQLSTATE cannot_connect_now: the server is starting or stopping. */
@@ -28,9 +28,10 @@ export async function prepareTables(instance: Instance): Promise<void> {
     }
   })
   for (const service of serviceSchemas) {
-    const database = openDatabase(instance, service.schema, 'db migrate')
+    const url = databaseUrl(instance, service.schema)
+    const database = connect({ url, applicationName: 'krater db migrate', isPatient: true })
     try {
-      await waitUntilReachable(() => execute(database, sql`SELECT 1`), databaseUrl(instance, service.schema))
+      await waitUntilReachable(() => execute(database, sql`SELECT 1`), url)
       await migrate(database, service)
     } finally {
       await database.destroy()
@@ -52,7 +53,7 @@ export async function prepareTables(instance: Instance): Promise<void> {
 async function asAdministrator({ config }: Instance, body: (administrator: Database) => Promise<void>): Promise<void> {
   const { url } = config.database
   if (url === undefined) return
-  const administrator = connect({ url, applicationName: 'krater db migrate', poolSize: 1 })
+  const administrator = connect({ url, applicationName: 'krater db migrate', poolSize: 1, isPatient: true })
   try {
     await waitUntilReachable(() => execute(administrator, sql`SELECT 1`), url)
     await body(administrator)

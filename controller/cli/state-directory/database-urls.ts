@@ -1,5 +1,6 @@
 import { join } from 'node:path'
 import type { Configuration } from '../../config/schema.js'
+import { formatDatabaseUrl, parseDatabaseUrl } from '../../database/url.js'
 
 /** The socket directory of the private PostgreSQL. */
 export const privateSocket = (directory: string): string => join(directory, 'postgres/socket')
@@ -7,50 +8,39 @@ export const privateSocket = (directory: string): string => join(directory, 'pos
 /** Whether the database is the private PostgreSQL in the state directory rather than an external server. */
 export function usesPrivateCluster(config: Configuration, directory: string): boolean {
   const url = config.database.url ?? config.database.identity
-  return url === undefined || parseUrl(url).url.searchParams.get('host') === privateSocket(directory)
+  return url === undefined || parseDatabaseUrl(url).url.searchParams.get('host') === privateSocket(directory)
 }
 
 /** The same server and database as `administratorUrl`, with another role. */
 export function serviceUrl(administratorUrl: string, role: string, password: string): string {
-  const { url, hosts } = parseUrl(administratorUrl)
+  const { url, hosts } = parseDatabaseUrl(administratorUrl)
   url.username = role
   url.password = password
-  return formatUrl(url, hosts)
+  return formatDatabaseUrl(url, hosts)
 }
-
-/** In place of the hosts: the URL parser takes exactly one, but a socket's URL has none, and that of a cluster several. */
-const PLACEHOLDER = 'hosts.invalid'
-
-/** A database URL and, apart from it, its hosts with their ports, as they are written. */
-function parseUrl(url: string): { url: URL; hosts: string } {
-  const [, start = '', hosts = '', rest = ''] = /^(postgres(?:ql)?:\/\/(?:[^/@]*@)?)([^/?#]*)(.*)$/s.exec(url) ?? []
-  return { url: new URL(`${start}${PLACEHOLDER}${rest}`), hosts }
-}
-
-const formatUrl = (url: URL, hosts: string): string => url.toString().replace(PLACEHOLDER, hosts)
 
 /** Options of database URLs that name files of this machine. */
 const FILE_OPTIONS = ['sslrootcert', 'sslcert', 'sslkey'] as const
 
 /** The files that a database URL names. */
 export const filesOf = (url: string): string[] =>
-  FILE_OPTIONS.flatMap(option => parseUrl(url).url.searchParams.get(option) ?? [])
+  FILE_OPTIONS.flatMap(option => parseDatabaseUrl(url).url.searchParams.get(option) ?? [])
 
 /** The URL with other paths for the files that it names; those that are not in the map stay. */
 export function withFiles(databaseUrl: string, paths: ReadonlyMap<string, string>): string {
-  const { url, hosts } = parseUrl(databaseUrl)
+  const { url, hosts } = parseDatabaseUrl(databaseUrl)
   for (const option of FILE_OPTIONS) {
     const path = paths.get(url.searchParams.get(option) ?? '')
     if (path !== undefined) url.searchParams.set(option, path)
   }
-  return formatUrl(url, hosts)
+  return formatDatabaseUrl(url, hosts)
 }
 
 /**
  * Why another machine could not, or should not, use the database at this URL, as a sentence; null if it can.
  */
 export function whyNotFromElsewhere(databaseUrl: string): string | null {
-  const { url, hosts } = parseUrl(databaseUrl)
+  const { url, hosts } = parseDatabaseUrl(databaseUrl)
   const names = hosts.split(',').map(host => host.replace(/:\d+$/, ''))
   const local = names.find(name => name === '' || /^(localhost|127\.|\[::1\])/.test(name))
   if (local !== undefined || url.searchParams.has('host')) {
@@ -62,7 +52,7 @@ export function whyNotFromElsewhere(databaseUrl: string): string | null {
 
 /** The password in a database URL. */
 export function passwordOf(url: string): string {
-  return decodeURIComponent(parseUrl(url).url.password)
+  return decodeURIComponent(parseDatabaseUrl(url).url.password)
 }
 
 /** A database URL for messages. */

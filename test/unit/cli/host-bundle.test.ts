@@ -18,6 +18,7 @@ import {
   unpackBundle,
 } from '../../../controller/cli/state-directory/host-bundle.js'
 import { parseConfiguration } from '../../../controller/config/load.js'
+import { serversOf } from '../../../controller/database/url.js'
 import { copyCommands } from '../../../controller/network/local/host/heartbeat-copies.js'
 
 const CLUSTER =
@@ -51,6 +52,18 @@ t.test('a database that other machines do not reach, or only in clear, is named 
     if (says === null) t.equal(problem, null, url)
     else t.match(problem, says, url)
   }
+})
+
+t.test('each server of a cluster is asked by a URL of its own', async t => {
+  const rest = 'krater?sslmode=verify-full&sslrootcert=%2Fetc%2Fca.pem'
+  t.same(serversOf(CLUSTER), {
+    urls: [`postgres://a:b%40c@n1:5432/${rest}`, `postgres://a:b%40c@n2:5433/${rest}`],
+    mustBePrimary: true,
+  })
+  const single = 'postgres://a:b@[fd00::1]:5432/krater'
+  t.same(serversOf(single), { urls: [single], mustBePrimary: false })
+  const socket = 'postgres://a:b@/krater?host=%2Frun%2Fpostgresql'
+  t.same(serversOf(socket), { urls: [socket], mustBePrimary: false })
 })
 
 const HERE = `# kept
