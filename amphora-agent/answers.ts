@@ -23,7 +23,7 @@ import type {
 } from './protocol/messages.js'
 import { PROTOCOL_VERSION } from './protocol/version.js'
 import type { Handler } from './server/server.js'
-import { isOnTrial } from './upgrade/trial.js'
+import { isOnTrial, TRIAL_SECONDS } from './upgrade/trial.js'
 
 export type HandlerOptions = {
   bootId: string
@@ -87,7 +87,7 @@ export function createHandler(parts: HandlerOptions): Handler {
         return {}
       case 'upgrade':
         if (request.sha256 !== parts.bundle) await parts.upgrade(request)
-        return {}
+        return { trialSeconds: TRIAL_SECONDS }
     }
   }
 }

@@ -130,6 +130,9 @@ export type LogsResult = { lines: string[] }
 /** Set by an amphora that takes over; older agents omit it. */
 export type HandoverResult = { tables?: TablesTaken | undefined }
 
+/** How long the new agent has to answer before the former one comes back. */
+export type UpgradeResult = { trialSeconds: number }
+
 /** An empty result: the request was carried out. */
 export type DoneResult = Record<never, never>
 
@@ -143,7 +146,7 @@ export type ResultOf = {
   drain: DoneResult
   status: StatusResult
   logs: LogsResult
-  upgrade: DoneResult
+  upgrade: UpgradeResult
 }
 
 /** Why a request failed. `details` holds the output of the tool that refused. */

@@ -4,7 +4,7 @@ import type { Boot } from '../protocol/boot.js'
 import { PROTOCOL_VERSION } from '../protocol/version.js'
 
 /** An emulated machine takes several seconds. */
-const LIMIT_MS = 30_000
+const LIMIT_MS = 50_000
 const MAX_OUTPUT = 2_000
 
 /** Option of the agent: it loads, reads its boot data, prints what it is, and ends. */

@@ -3,8 +3,8 @@ import type { FailedUpgrade } from '../protocol/messages.js'
 import { UPGRADE_FAILED_FILE } from '../protocol/paths.js'
 import { confirmTrial, linked, removeUnused } from './links.js'
 
-/** How long an agent on trial has to answer. */
-const TRIAL_MS = 30_000
+/** How long an agent on trial has to answer: longer where init is more patient with agents, in emulated machines. */
+export const TRIAL_SECONDS = 30 + 2 * Number(process.env.PATIENCE ?? 0)
 
 /**
  * Begins the trial of an agent that an upgrade has brought: unless it answers in time, this process ends, and the former
@@ -16,9 +16,9 @@ export function beginTrial(own: string): () => void {
   removeUnused()
   if (!isOnTrial(own)) return () => undefined
   const timer = setTimeout(() => {
-    console.error(`amphora agent: no answer within ${TRIAL_MS / 1000} s of its start`)
+    console.error(`amphora agent: no answer within ${TRIAL_SECONDS} s of its start`)
     process.exit(1)
-  }, TRIAL_MS)
+  }, TRIAL_SECONDS * 1000)
   return () => {
     clearTimeout(timer)
     confirmTrial()

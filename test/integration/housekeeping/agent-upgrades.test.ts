@@ -111,6 +111,25 @@ t.test('agents are upgraded in place', async t => {
     )
   })
 
+  await t.test('whichever call a worker dies at, another one finishes it', async t => {
+    const target = bundleOf('2'.repeat(64))
+    const [{ id }] = await rows()
+    for (let calls = 0; ; calls++) {
+      await forget()
+      await db('amphora').update({ upgrade_to: null, upgrade_asked_at: null, upgrade_fault: null })
+      const machine = scene.world.machines.get(id)
+      if (machine !== undefined) machine.bundle = OLD
+      t.equal(await markUpgrade(db, id, target.sha256), true)
+      const fates = [...Array(calls).fill('well'), 'kills']
+      const outcome = await scene.attempt(providerOf(db, scene.world.enter(fates), undefined, target))
+      if (outcome === true) break
+      t.equal(await scene.attempt(providerOf(db, drivers, undefined, target)), true)
+      t.equal(scene.world.machines.get(id)?.bundle, target.sha256, `dead after ${calls} calls`)
+      t.match(await rows(), [{ id, agent_bundle: target.sha256, upgrade_to: null, upgrade_fault: null }, {}])
+      if (calls > 60) throw new Error('an attempt makes no end of calls')
+    }
+  })
+
   await t.test('not while an amphora is replaced or unreachable, nor one that knows nothing of upgrades', async t => {
     const [one, other] = await rows()
     const [was] = [one.agent_bundle]

@@ -257,7 +257,10 @@ export function createAmphoraWorld() {
           const refuse = (code: AgentError['code']) =>
             new AgentRefused(amphoraId, { code, message: `refused: ${code}`, details: '' })
           if (body.verb === 'drain') machine.drains = true
-          if (body.verb === 'upgrade') upgrade(machine, (body as { sha256?: string }).sha256 ?? '')
+          if (body.verb === 'upgrade') {
+            upgrade(machine, (body as { sha256?: string }).sha256 ?? '')
+            return { trialSeconds: 1 } as ResultOf[typeof body.verb]
+          }
           if (body.verb === 'status') return statusOf(machine) as ResultOf[typeof body.verb]
           const answer = desired === null ? hello(machine) : apply(machine, desired, refuse)
           return answer as ResultOf[typeof body.verb]

@@ -6,8 +6,8 @@ import { UpgradeFailed, upgradeAgent } from '../agent/upgrade.js'
 import { agentColumns } from './amphora-rows.js'
 import type { MachineParts } from './machine.js'
 
-/** Time limit of upgradeAgent, and some more. */
-export const UPGRADE_SECONDS = 130
+/** Time limit of upgradeAgent in an emulated machine, and some more. */
+export const UPGRADE_SECONDS = 220
 
 const MAX_FAULT = 2_000
 

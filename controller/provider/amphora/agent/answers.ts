@@ -71,7 +71,7 @@ export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   drain: done,
   status,
   logs,
-  upgrade: done,
+  upgrade: z.object({ trialSeconds: z.number().positive().max(300) }),
 }
 
 const introduction = z.object({ agentVersion: word.default('?'), protocolVersion: count })

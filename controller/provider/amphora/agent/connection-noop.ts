@@ -25,7 +25,7 @@ export function createNoopAgentConnections(): AgentConnections {
     logs: () => ({ lines: [] }),
     announce: () => ({}),
     lend: () => ({}),
-    upgrade: () => ({}),
+    upgrade: () => ({ trialSeconds: 1 }),
     proof: () => ({}),
     handover: () => ({}),
     drain: amphoraId => {

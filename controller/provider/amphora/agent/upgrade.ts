@@ -9,8 +9,10 @@ export class UpgradeFailed extends Error {
 }
 
 const REQUEST_MS = 60_000
-/** The new agent has 30 s to answer; after that, the former one needs a few to start. */
-const TRIAL_MS = 45_000
+/** Of an agent whose answer was lost. */
+const USUAL_TRIAL_SECONDS = 30
+/** Until the agent has ended, and for the former one to start after a trial. */
+const RESTART_SECONDS = 15
 const PROBE = { timeoutMs: 2_000, connectTimeoutMs: 2_000 }
 const POLL_MS = 200
 
@@ -29,11 +31,9 @@ export async function upgradeAgent(
 ): Promise<HelloResult> {
   const before = await agents.request(target, { verb: 'hello' }, PROBE)
   if (before.bundle === undefined) throw new UpgradeFailed('The agent is too old to be replaced in place.')
-  if (before.bundle !== bundle.sha256) {
-    assertHeld()
-    await requestUpgrade(agents, target, bundle)
-  }
-  const until = performance.now() + TRIAL_MS
+  assertHeld()
+  const seconds = before.bundle === bundle.sha256 ? USUAL_TRIAL_SECONDS : await requestUpgrade(agents, target, bundle)
+  const until = performance.now() + (seconds + RESTART_SECONDS) * 1000
   for (;;) {
     assertHeld()
     const hello = await agents.request(target, { verb: 'hello' }, PROBE).catch((error: unknown) => {
@@ -46,26 +46,28 @@ export async function upgradeAgent(
     }
     if (performance.now() > until) {
       throw new UpgradeFailed(
-        `The new agent did not answer within ${TRIAL_MS / 1000} s${hello === null ? ', nor did the former one' : ''}.`,
+        `The new agent did not answer within ${seconds} s${hello === null ? ', nor did the former one' : ''}.`,
       )
     }
     await sleep(POLL_MS)
   }
 }
 
+/** @returns how long the new agent has to answer */
 async function requestUpgrade(
   agents: AgentConnections,
   target: AgentTarget,
   { sha256, content }: AgentBundle,
-): Promise<void> {
+): Promise<number> {
   const body = { verb: 'upgrade', sha256, bundle: content.toString('base64') } as const
   try {
-    await agents.request(target, body, { timeoutMs: REQUEST_MS })
+    return (await agents.request(target, body, { timeoutMs: REQUEST_MS })).trialSeconds
   } catch (error) {
     if (error instanceof AgentRefused) {
       throw new UpgradeFailed(`${error.error.message} ${error.error.details}`.trim())
     }
     // It may have been carried out: the agent restarts right after its answer.
-    if (!(error instanceof AgentUnreachable) || error.reason !== 'connection-lost') throw error
+    if (error instanceof AgentUnreachable && error.reason === 'connection-lost') return USUAL_TRIAL_SECONDS
+    throw error
   }
 }
