@@ -1,7 +1,8 @@
-import { mkdirSync, rmSync } from 'node:fs'
+import { rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
-import { restorePolicy } from './debian-packages.js'
+import { packagesOutside } from './build.js'
+import { restorePolicy, SERVICE_PACKAGES } from './debian-packages.js'
 import { prepare } from './prepare.js'
 import { Failure, failureOf, runLogged, runScript, say, step } from './progress.js'
 import { interruption } from './sandbox.js'
@@ -13,7 +14,7 @@ const logFile = join(root, 'images.log')
 await runScript(async () => {
   restorePolicy()
   await prepare({ withImages: true })
-  const { buildImages, readArguments, UsageError } = await builder()
+  const { buildImages, buildLab, readArguments, UsageError } = await builder()
   const settings = readSettings(() => readArguments(process.argv.slice(2)), UsageError)
   if ('help' in settings) {
     process.stdout.write(settings.help)
@@ -21,17 +22,25 @@ await runScript(async () => {
   }
   rmSync(logFile, { force: true })
   const signal = interruption('the files of the build')
-  await buildImages(settings, { root, cache, tools: { step, say, run: runWith(signal) } })
+  const places = { root, cache, tools: { step, say, run: runWith(signal) } }
+  if (settings.target === 'amphora') await buildImages(settings, places)
+  else await buildLab(settings, places, { services: SERVICE_PACKAGES, packages: packagesOutside().external })
 })
 
 /** The builder, bundled into the cache. */
 async function builder() {
   const { build } = await import('esbuild')
-  const outfile = join(cache, 'builder.mjs')
-  mkdirSync(cache, { recursive: true })
-  const entryPoints = [join(root, 'images/builder/build-images.ts')]
-  await build({ entryPoints, outfile, bundle: true, platform: 'node', format: 'esm', logLevel: 'silent' })
-  return await import(pathToFileURL(outfile).href)
+  const outdir = join(cache, 'builder')
+  const sources = join(root, 'images/builder')
+  const entryPoints = {
+    arguments: join(sources, 'arguments.ts'),
+    amphora: join(sources, 'build-images.ts'),
+    lab: join(sources, 'lab/build-lab.ts'),
+  }
+  const options = { bundle: true, platform: 'node', format: 'esm', outExtension: { '.js': '.mjs' }, logLevel: 'silent' }
+  await build({ entryPoints, outdir, ...options })
+  const load = name => import(pathToFileURL(join(outdir, `${name}.mjs`)).href)
+  return Object.assign({}, ...(await Promise.all(Object.keys(entryPoints).map(load))))
 }
 
 function readSettings(read, UsageError) {

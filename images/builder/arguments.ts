@@ -4,7 +4,13 @@ export const SUITES = ['bookworm', 'trixie'] as const
 
 export type Suite = (typeof SUITES)[number]
 
+/** What a build makes, and the directory where it goes. */
+const TARGETS = { amphora: 'images/out', lab: 'images/out-lab' } as const
+
+export type Target = keyof typeof TARGETS
+
 export type Settings = {
+  target: Target
   suite: Suite
   /** Of Debian's packages and of their security updates. */
   mirror: string
@@ -18,14 +24,14 @@ export type Settings = {
 /** A fault of the command line, in a sentence. */
 export class UsageError extends Error {}
 
-const HELP = `npm run images -- [OPTIONS]
+const HELP = `npm run images -- [TARGET] [OPTIONS]
 
-Builds the image of an amphora into images/out.
+Builds the image of an amphora, or with the target "lab" the box of the machines that "vagrant up" starts.
 
   --suite SUITE            ${SUITES.join(' or ')} (default: bookworm)
   --mirror URL             Debian's packages (default: http://deb.debian.org/debian)
   --security-mirror URL    their security updates (default: http://deb.debian.org/debian-security)
-  --out DIRECTORY          where the image goes (default: images/out)
+  --out DIRECTORY          where it goes (default: ${TARGETS.amphora}, of the lab ${TARGETS.lab})
   --fresh                  fetches the newest packages instead of those of the last build
 `
 
@@ -35,8 +41,9 @@ Builds the image of an amphora into images/out.
  * @throws UsageError
  */
 export function readArguments(words: readonly string[]): Settings | { help: string } {
-  const values = parse(words)
+  const { values, positionals } = parse(words)
   if (values.help === true) return { help: HELP }
+  const target = targetOf(positionals)
   const suite = SUITES.find(known => known === values.suite)
   if (suite === undefined) {
     throw new UsageError(`There is no suite ${values.suite}. The suites are ${SUITES.join(' and ')}.`)
@@ -47,30 +54,41 @@ export function readArguments(words: readonly string[]): Settings | { help: stri
       throw new UsageError(`${option} needs an address like http://deb.debian.org/debian; it was given ${text}.`)
     }
   }
-  if (values.out.trim() === '') throw new UsageError('--out needs a directory.')
+  if (values.out?.trim() === '') throw new UsageError('--out needs a directory.')
   return {
+    target,
     suite,
     mirror: urls['--mirror'],
     securityMirror: urls['--security-mirror'],
-    out: values.out,
+    out: values.out ?? TARGETS[target],
     fresh: values.fresh,
   }
 }
 
+function targetOf([name = 'amphora', ...others]: readonly string[]): Target {
+  const target = (Object.keys(TARGETS) as Target[]).find(known => known === name)
+  if (target === undefined || others.length > 0) {
+    throw new UsageError(
+      `A build makes one of ${Object.keys(TARGETS).join(' and ')}, not ${[name, ...others].join(' ')}.`,
+    )
+  }
+  return target
+}
+
 function parse(words: readonly string[]) {
   try {
-    const { values } = parseArgs({
+    return parseArgs({
       args: [...words],
+      allowPositionals: true,
       options: {
         suite: { type: 'string', default: 'bookworm' },
         mirror: { type: 'string', default: 'http://deb.debian.org/debian' },
         'security-mirror': { type: 'string', default: 'http://deb.debian.org/debian-security' },
-        out: { type: 'string', default: 'images/out' },
+        out: { type: 'string' },
         fresh: { type: 'boolean', default: false },
         help: { type: 'boolean', short: 'h', default: false },
       },
     })
-    return values
   } catch (error) {
     throw new UsageError(error instanceof Error ? error.message : String(error))
   }

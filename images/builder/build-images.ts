@@ -4,9 +4,7 @@ import {
   createReadStream,
   mkdirSync,
   mkdtempSync,
-  readdirSync,
   readFileSync,
-  renameSync,
   rmSync,
   statSync,
   writeFileSync,
@@ -15,13 +13,13 @@ import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Settings } from './arguments.js'
 import { KERNEL_OPTIONS, makeDisk } from './disk.js'
-import { initialFiles } from './initial-files.js'
+import { writeInitialFiles } from './initial-files.js'
 import type { Manifest } from './manifest.js'
 import { fetchNode, NODE_VERSION } from './node.js'
+import { AMPHORA } from './packages.js'
+import { replaceDirectory } from './replace-directory.js'
 import { makeBase, makeRoot, settleTimes } from './root-file-system.js'
 import type { Tools } from './tools.js'
-
-export { readArguments, UsageError } from './arguments.js'
 
 /** Space for logs and upgrades, beside half of it for programs. */
 const DISK_MEBIBYTES = 1024
@@ -41,17 +39,14 @@ export async function buildImages(
   const agent = join(root, 'dist/agent.js')
   mkdirSync(out, { recursive: true })
   const node = await fetchNode('amd64', cache, tools)
-  const base = await makeBase(settings, { cache, builder: join(root, 'images/builder'), tools })
+  const base = await makeBase(settings, AMPHORA, { cache, builder: join(root, 'images/builder'), tools })
   const work = mkdtempSync(`${out}.new-`)
   try {
     const inside = (name: string) => join(work, name)
     const rootfs = inside('rootfs')
     const release = await tools.step('Root file system', async () => {
       await makeRoot(base, rootfs, { files: join(root, 'images/amphora'), node, agent }, tools)
-      const [release] = readdirSync(join(rootfs, 'usr/lib/modules'))
-      if (release === undefined) throw new Error('The root file system has no kernel.')
-      const init = readFileSync(join(root, 'images/initial/init'))
-      writeFileSync(join(rootfs, 'boot/initrd'), await initialFiles(rootfs, release, init))
+      const release = await writeInitialFiles(rootfs, root)
       for (const [name, from] of [
         ['initrd', 'initrd'],
         ['kernel', 'vmlinuz'],
@@ -99,12 +94,4 @@ async function digestOf(path: string): Promise<string> {
 function agentVersion(root: string): string {
   const { version } = JSON.parse(readFileSync(join(root, 'amphora-agent/package.json'), 'utf8')) as { version: string }
   return version
-}
-
-/** Puts a directory in the place of another one. */
-function replaceDirectory(from: string, to: string): void {
-  const old = `${from}.old`
-  renameSync(to, old)
-  renameSync(from, to)
-  rmSync(old, { recursive: true, force: true })
 }

@@ -40,11 +40,12 @@ boot
  * with a BIOS boots it by /boot/vmlinuz and /boot/initrd.
  * @param disk the path of the file to write, in the format qcow2
  * @param mebibytes the size of the disk
+ * @param keepsTimes the files keep the times that this build gave them, so another one differs
  */
 export async function makeDisk(
   root: string,
   disk: string,
-  { mebibytes }: { mebibytes: number },
+  { mebibytes, keepsTimes = false }: { mebibytes: number; keepsTimes?: boolean },
   { run }: Pick<Tools, 'run'>,
 ): Promise<void> {
   const raw = `${disk}.raw`
@@ -55,9 +56,11 @@ export async function makeDisk(
     writeFileSync(raw, '')
     truncateSync(raw, mebibytes * MEBIBYTE)
     await makeFileSystem(root, raw, partition.bytes / BLOCK, run)
-    // mke2fs copies times that no program can set beforehand.
-    writeFileSync(times, fileTimes(filesBelow(root), EPOCH))
-    await setTimes(times, `${raw}?offset=${PARTITION_START}`, run)
+    if (!keepsTimes) {
+      // mke2fs copies times that no program can set beforehand.
+      writeFileSync(times, fileTimes(filesBelow(root), EPOCH))
+      await setTimes(times, `${raw}?offset=${PARTITION_START}`, run)
+    }
     writeFileSync(script, GRUB_SCRIPT)
     await run('grub-mkimage', [
       ...['--directory', GRUB, '--format', 'i386-pc', '--prefix', '/boot/grub', '--config', script, '--output', core],

@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { readFileSync } from 'node:fs'
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import { promisify } from 'node:util'
 import { characterDevice, cpioArchive, directory, type Entry, file, link } from './cpio.js'
@@ -13,10 +13,23 @@ const MODULES = {
 const APPLETS = ['findfs', 'insmod', 'mount', 'poweroff', 'sh', 'sleep', 'switch_root', 'umount']
 
 /**
- * The initial file system of the machine whose root this is: busybox, a few modules and the program `init`.
+ * Writes the initial file system of the machine whose root this is, as /boot/initrd there.
+ * @param checkout the top of the sources
+ * @returns the release of the kernel in the root
+ */
+export async function writeInitialFiles(root: string, checkout: string): Promise<string> {
+  const [release] = readdirSync(join(root, 'usr/lib/modules'))
+  if (release === undefined) throw new Error('The root file system has no kernel.')
+  const init = readFileSync(join(checkout, 'images/initial/init'))
+  writeFileSync(join(root, 'boot/initrd'), await initialFiles(root, release, init))
+  return release
+}
+
+/**
+ * Busybox, a few modules and the program `init`.
  * @param init the text of that program
  */
-export async function initialFiles(root: string, release: string, init: Uint8Array): Promise<Uint8Array> {
+async function initialFiles(root: string, release: string, init: Uint8Array): Promise<Uint8Array> {
   const modules = join(root, 'usr/lib/modules', release)
   const dependencies = readFileSync(join(modules, 'modules.dep'), 'utf8')
   const virtio = modulesInOrder(dependencies, MODULES.virtio)

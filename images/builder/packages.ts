@@ -1,7 +1,16 @@
 import type { Settings } from './arguments.js'
 
-/** What an amphora consists of, beside Debian's essential packages, Node.js and the agent. */
-export const PACKAGES = [
+/** Which of Debian's packages a machine has. */
+export type Selection = {
+  /** What every machine has: Debian's essential packages, with apt or without it. */
+  variant: 'essential' | 'minbase'
+  packages: readonly string[]
+  /** A script that mmdebstrap runs, with the new root, once the packages are configured. */
+  script?: string
+}
+
+/** What an amphora consists of, beside Node.js and the agent. */
+const AMPHORA_PACKAGES = [
   'busybox-static',
   'ca-certificates',
   'conntrack',
@@ -20,6 +29,8 @@ export const PACKAGES = [
   'procps',
 ]
 
+export const AMPHORA: Selection = { variant: 'essential', packages: AMPHORA_PACKAGES }
+
 /** Debian's kernel for virtual machines; it depends on the package of the newest one. */
 export const KERNEL_PACKAGE = 'linux-image-cloud-amd64'
 
@@ -35,15 +46,23 @@ export function sourcesOf({ suite, mirror, securityMirror }: Settings): string[]
   ]
 }
 
-/** Words for mmdebstrap, which makes the tar archive of a root file system. */
-export function mmdebstrapWords(settings: Settings, archive: string, hook: string): string[] {
+/**
+ * Words for mmdebstrap, which makes the tar archive of a root file system.
+ * @param hooks shell commands, which get the new root as `$1`
+ */
+export function mmdebstrapWords(
+  settings: Settings,
+  { variant, packages }: Selection,
+  archive: string,
+  hooks: readonly string[],
+): string[] {
   return [
-    ...['--mode=root', '--variant=essential', '--format=tar', `--include=${PACKAGES.join(',')}`],
+    ...['--mode=root', `--variant=${variant}`, '--format=tar', `--include=${packages.join(',')}`],
     '--aptopt=Acquire::Languages "none"',
     '--aptopt=Acquire::Retries "3"',
     ...EXCLUDED.map(path => `--dpkgopt=path-exclude=${path}`),
     '--dpkgopt=path-include=/usr/share/doc/*/copyright',
-    `--customize-hook=${hook}`,
+    ...hooks.map(hook => `--customize-hook=${hook}`),
     ...[settings.suite, archive, ...sourcesOf(settings)],
   ]
 }

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Settings } from './arguments.js'
-import { KERNEL_PACKAGE, mmdebstrapWords, type Package, parsePackages } from './packages.js'
+import { KERNEL_PACKAGE, mmdebstrapWords, type Package, parsePackages, type Selection } from './packages.js'
 import type { Tools } from './tools.js'
 
 /** Times of files that are later become this one, so that a build does not depend on when it runs: 2026-01-01. */
@@ -25,18 +25,24 @@ const REMOVED_PATTERNS: readonly [directory: string, pattern: RegExp][] = [
 /** Debian's packages, unpacked and configured, with the kernel: a tar archive. */
 export type Base = { archive: string; packages: Package[] }
 
-/** Makes the base, or finds that of an earlier build with the same packages. */
-export async function makeBase(settings: Settings, { cache, builder, tools }: Places): Promise<Base> {
-  const hook = join(builder, 'customize.sh')
-  const words = [...mmdebstrapWords(settings, '', ''), readFileSync(hook, 'utf8')]
+/** Makes the base of a machine, or finds that of an earlier build with the same packages. */
+export async function makeBase(
+  settings: Settings,
+  selection: Selection,
+  { cache, builder, tools }: Places,
+): Promise<Base> {
+  const scripts = [join(builder, 'customize.sh'), ...(selection.script === undefined ? [] : [selection.script])]
+  const texts = scripts.map(path => readFileSync(path, 'utf8'))
+  const words = [...mmdebstrapWords(settings, selection, '', []), ...texts]
   const key = createHash('sha256').update(JSON.stringify(words)).digest('hex').slice(0, 16)
   const [archive, records] = [join(cache, `base-${key}.tar`), join(cache, `base-${key}.records`)]
   if (settings.fresh || !existsSync(archive)) {
     await tools.step(`Debian ${settings.suite}`, async report => {
       const [newArchive, newRecords] = [`${archive}.new`, `${records}.new`]
-      const command = [hook, KERNEL_PACKAGE, newRecords].map(word => `'${word}'`).join(' ')
+      const [first = '', ...others] = scripts.map(path => `'${path}'`)
+      const hooks = [`${first} '${KERNEL_PACKAGE}' '${newRecords}' "$1"`, ...others.map(path => `${path} "$1"`)]
       try {
-        await tools.run('mmdebstrap', mmdebstrapWords(settings, newArchive, `${command} "$1"`), {
+        await tools.run('mmdebstrap', mmdebstrapWords(settings, selection, newArchive, hooks), {
           report,
           seconds: 1200,
           env: { SOURCE_DATE_EPOCH: String(EPOCH) },

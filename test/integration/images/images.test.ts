@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process'
-import { readFileSync, statSync, writeFileSync } from 'node:fs'
+import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
@@ -8,6 +8,7 @@ import { readArguments, UsageError } from '../../../images/builder/arguments.js'
 import { characterDevice, cpioArchive, directory, file, link } from '../../../images/builder/cpio.js'
 import { fileTimes } from '../../../images/builder/file-times.js'
 import { modulesInOrder } from '../../../images/builder/kernel-modules.js'
+import { copyKrater } from '../../../images/builder/lab/copy-krater.js'
 import { parsePackages } from '../../../images/builder/packages.js'
 import { withPartition } from '../../../images/builder/partition-table.js'
 
@@ -121,6 +122,8 @@ SHA256: aa
 t.test('the command line is read, and its faults are named', async t => {
   t.match(readArguments([]), { suite: 'bookworm', mirror: 'http://deb.debian.org/debian', fresh: false })
   t.match(readArguments(['--suite', 'trixie', '--fresh']), { suite: 'trixie', fresh: true })
+  t.match(readArguments([]), { target: 'amphora', out: 'images/out' })
+  t.match(readArguments(['lab']), { target: 'lab', out: 'images/out-lab' })
   t.match(readArguments(['--help']), { help: /--security-mirror/ })
   const refused = (t: Test, words: string[], sentence: RegExp) =>
     t.throws(() => readArguments(words), { constructor: UsageError, message: sentence })
@@ -129,4 +132,30 @@ t.test('the command line is read, and its faults are named', async t => {
   refused(t, ['--mirror', 'http://x/ y'], /--mirror needs an address/)
   refused(t, ['--out', ''], /--out needs a directory/)
   refused(t, ['--suit', 'trixie'], /--suit/)
+  refused(t, ['labs'], /one of amphora and lab, not labs/)
+  refused(t, ['lab', 'amphora'], /not lab amphora/)
+})
+
+t.test('a copied Krater runs without the checkout', async t => {
+  const folder = t.testdir()
+  const krater = join(folder, 'krater')
+  copyKrater(process.cwd(), krater, ['ssh2', 'no-such-package'])
+  const run = (...words: string[]) => execFileSync(process.execPath, [join(krater, 'dist/krater.js'), ...words])
+  t.match(run('--version').toString(), /^\d+\.\d+/)
+  t.match(run('--state-dir', join(folder, 'state'), 'settings').toString(), /compute\.driver/)
+  const files = readdirSync(krater, { recursive: true, encoding: 'utf8' })
+  for (const name of [
+    'templates/haproxy.hbs',
+    'images/amphora/init.sh',
+    'controller/compute/namespace/machine/start.sh',
+  ])
+    t.ok(files.includes(name), `it has ${name}`)
+  t.strictSame(
+    files.filter(name => name.endsWith('.ts') && !name.includes('node_modules')),
+    [],
+    'it has no sources',
+  )
+  const program = readFileSync(join(krater, 'dist/krater.js'), 'utf8').match(/program-\w+/)?.[0] ?? ''
+  const programs = files.filter(name => /^dist\/program-.*\.cjs$/.test(name))
+  t.strictSame(programs, [`dist/${program}.cjs`], 'it has no programs of earlier builds')
 })
