@@ -314,6 +314,7 @@ export class Agent {
     // A failure is reported with the request that awaits the versions.
     versions.catch(() => {})
     return createHandler({
+      boot,
       bootId,
       bundle: this.#program.bundle,
       failedUpgrade: failedUpgrade(),

@@ -1,4 +1,6 @@
 import type { Store } from './apply/store.js'
+import { become } from './enrolled/become.js'
+import { survey } from './enrolled/survey.js'
 import type { Handovers } from './handover/handover.js'
 import type { Haproxy } from './haproxy/haproxy.js'
 import { type Leaving, leavingSeconds, monotonicMs } from './haproxy/leaving.js'
@@ -11,6 +13,7 @@ import type { CertificateAlarms } from './metrics/certificates.js'
 import { announceVips } from './network/configure.js'
 import { holdsVip, observeNetwork } from './network/observed.js'
 import manifest from './package.json' with { type: 'json' }
+import type { Boot } from './protocol/boot.js'
 import type { Desired } from './protocol/desired.js'
 import type { Credential, HeldCredential } from './protocol/key-manager/credential.js'
 import type {
@@ -26,6 +29,7 @@ import type { Handler } from './server/server.js'
 import { isOnTrial, TRIAL_SECONDS } from './upgrade/trial.js'
 
 export type HandlerOptions = {
+  boot: Boot
   bootId: string
   /** Hash of the agent's own file. */
   bundle: string
@@ -88,6 +92,11 @@ export function createHandler(parts: HandlerOptions): Handler {
       case 'upgrade':
         if (request.sha256 !== parts.bundle) await parts.upgrade(request)
         return { trialSeconds: TRIAL_SECONDS }
+      case 'become':
+        become(parts.boot, request.boot)
+        return {}
+      case 'survey':
+        return { found: await survey() }
     }
   }
 }
@@ -97,6 +106,7 @@ async function hello(parts: HandlerOptions): Promise<HelloResult> {
   const [haproxyVersion, keepalivedVersion] = await versions
   const confirmed = store.confirmed()
   return {
+    turn: parts.boot.host?.turn,
     agentVersion: manifest.version,
     protocolVersion: PROTOCOL_VERSION,
     bundle,

@@ -15,7 +15,8 @@ import { IDLE_CONFIGURATION } from '../haproxy/haproxy.js'
 import { type Desired, desiredSchema } from '../protocol/desired.js'
 import { CHALLENGES_FILE, STATE_DIRECTORY } from '../protocol/paths.js'
 
-const CONFIGURATIONS = `${STATE_DIRECTORY}/config`
+/** Holds a directory for each configuration that is in use or under way. */
+export const CONFIGURATIONS = `${STATE_DIRECTORY}/config`
 const FENCE_FILE = `${STATE_DIRECTORY}/fence`
 
 /** The files that HAProxy and keepalived read, whichever configuration is current. */

@@ -26,6 +26,11 @@ export const bootSchema = z.strictObject({
     })
     .partial()
     .optional(),
+  /**
+   * Present on an enrolled host, which becomes one amphora after the other: its own id, which it has as `amphoraId` while
+   * it is free, and how often it has become something else.
+   */
+  host: z.strictObject({ id: z.uuid(), turn: z.int().nonnegative() }).optional(),
 })
 
 export type Boot = z.output<typeof bootSchema>

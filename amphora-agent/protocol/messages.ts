@@ -1,4 +1,5 @@
 import * as z from 'zod'
+import { bootSchema } from './boot.js'
 import { desiredSchema } from './desired.js'
 import { type AmphoraDrain, handoverSchema, type TablesTaken } from './handover.js'
 import { credentialSchema, type HeldCredential } from './key-manager/credential.js'
@@ -28,6 +29,13 @@ export const requestSchema = z.discriminatedUnion('verb', [
   z.strictObject({ id: z.int(), verb: z.literal('handover'), handover: handoverSchema }),
   /** Stops accepting connections; closes open ones after this many seconds. The amphora never serves again. */
   z.strictObject({ id: z.int(), verb: z.literal('drain'), seconds: z.int().min(0).max(3_600) }),
+  /**
+   * On an enrolled host only: what it becomes. It answers, ends everything that it runs, is wiped, and comes back as
+   * that. Does nothing if that turn has begun already.
+   */
+  z.strictObject({ id: z.int(), verb: z.literal('become'), boot: bootSchema }),
+  /** Looks for anything that an amphora leaves behind. */
+  z.strictObject({ id: z.int(), verb: z.literal('survey') }),
   z.strictObject({ id: z.int(), verb: z.literal('status') }),
   /**
    * Replaces the agent by another one, without a change of what it serves. It is answered once that one has been
@@ -74,6 +82,8 @@ export type FailedUpgrade = { sha256: string; output: string }
 export type MissingMaterial = { ref: string; reason: string }
 
 export type HelloResult = {
+  /** On an enrolled host, its turn; see boot.ts. */
+  turn?: number | undefined
   agentVersion: string
   /** See version.ts. */
   protocolVersion: number
@@ -133,6 +143,9 @@ export type HandoverResult = { tables?: TablesTaken | undefined }
 /** How long the new agent has to answer before the former one comes back. */
 export type UpgradeResult = { trialSeconds: number }
 
+/** What there is that no empty machine has, as clauses; empty if there is nothing. */
+export type SurveyResult = { found: string[] }
+
 /** An empty result: the request was carried out. */
 export type DoneResult = Record<never, never>
 
@@ -144,6 +157,8 @@ export type ResultOf = {
   announce: DoneResult
   handover: HandoverResult
   drain: DoneResult
+  become: DoneResult
+  survey: SurveyResult
   status: StatusResult
   logs: LogsResult
   upgrade: UpgradeResult

@@ -15,6 +15,13 @@ export const AGENTS_DIRECTORY = '/opt/krater/agents'
 
 /** Written when the agent of an upgrade did not answer: its hash in the first line, and then what it printed. */
 export const UPGRADE_FAILED_FILE = '/run/krater/upgrade.failed'
+/**
+ * On an enrolled host, what it is to become: host.sh, which runs the machine, wipes it and then makes this its boot.json.
+ */
+export const NEXT_BOOT_FILE = '/etc/krater/boot.next.json'
+
+/** On an enrolled host, what host.sh could not remove of the former amphora; absent if nothing was left. */
+export const LEFT_BEHIND_FILE = '/run/krater/left-behind'
 
 /** Touched by the agent while it answers its own requests on its socket. */
 export const AGENT_ANSWERED_FILE = '/run/krater/agent.answered'

@@ -2,6 +2,8 @@
 # The init of an amphora: starts sshd and the agent, restarts them when they end, kills an agent that hangs, and reaps
 # orphans. The agent starts HAProxy and keepalived, which outlive it, and kills an sshd that hangs. In a namespace, this
 # is process 1.
+#   init.sh [without-sshd]
+# An enrolled host has an sshd of its own, outside of the machine.
 set -u
 export HOME=/root
 cd /
@@ -21,7 +23,9 @@ exec 4>&-
 # When a namespace's process 1 ends, the kernel kills all other processes.
 trap 'exit 0' TERM INT
 
-sysctl -q -e -p /etc/sysctl.conf
+settings=/opt/krater/sysctl.conf
+[ -e $settings ] || settings=/etc/sysctl.conf
+sysctl -q -e -p $settings
 
 state() { # restores the state directory if it is missing
   [ -d /run/krater ] || install -d -m 710 -g krater /run/krater
@@ -85,16 +89,17 @@ start_clock() {
   clock=$!
 }
 
-runs() { # PID
-  kill -0 "$1" 2>/dev/null
+runs() { # [PID]: true without one
+  [ -z "$1" ] || kill -0 "$1" 2>/dev/null
 }
 
-start_sshd
+sshd=
+[ "${1-}" = without-sshd ] || start_sshd
 start_agent
 start_clock
 is_due=
 while :; do
-  wait -n "$sshd" "$agent" "$clock"
+  wait -n $sshd "$agent" "$clock"
   if [ -n "$is_due" ]; then
     is_due=
     if agent_hangs; then

@@ -15,6 +15,7 @@ const missing = z
   .optional()
 
 const hello = z.object({
+  turn: count.optional(),
   agentVersion: word,
   protocolVersion: count,
   bundle: z
@@ -69,6 +70,8 @@ export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   announce: done,
   handover: z.object({ tables: z.enum(['none', 'all', 'missing']).optional() }),
   drain: done,
+  become: done,
+  survey: z.object({ found: z.array(word).max(1000) }),
   status,
   logs,
   upgrade: z.object({ trialSeconds: z.number().positive().max(300) }),

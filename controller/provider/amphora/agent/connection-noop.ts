@@ -28,6 +28,8 @@ export function createNoopAgentConnections(): AgentConnections {
     upgrade: () => ({ trialSeconds: 1 }),
     proof: () => ({}),
     handover: () => ({}),
+    become: () => ({}),
+    survey: () => ({ found: [] }),
     drain: amphoraId => {
       const before = applied.get(amphoraId)
       if (before !== undefined) applied.set(amphoraId, { ...before, drains: true })
