@@ -294,6 +294,21 @@ export const commands: readonly Entry[] = [
         load: () => import('./commands/amphora/show.js'),
       },
       {
+        name: 'enroll',
+        summary: 'make a host that runs already one that carries amphorae',
+        load: () => import('./commands/amphora/enrolled/enroll.js'),
+      },
+      {
+        name: 'hosts',
+        summary: 'list all enrolled hosts',
+        load: () => import('./commands/amphora/enrolled/hosts.js'),
+      },
+      {
+        name: 'retire',
+        summary: 'undo the enrolment of a host',
+        load: () => import('./commands/amphora/enrolled/retire.js'),
+      },
+      {
         name: 'ssh',
         summary: 'open a root shell on an amphora',
         load: () => import('./commands/amphora/ssh.js'),

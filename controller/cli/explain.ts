@@ -1,3 +1,4 @@
+import { EnrolmentError } from '../compute/enrolled/enrolment/enrolment-error.js'
 import { loadConfiguration } from '../config/load.js'
 import { UnusableDatabase } from '../database/unusable-database.js'
 import { IpCommandError } from '../network/local/ip-command.js'
@@ -14,7 +15,7 @@ import { usesPrivateCluster, withoutPassword } from './state-directory/database-
  */
 export function explain(error: unknown, directory: string): { text: string; exitStatus: number } {
   if (error instanceof OperatorError) return { text: error.message, exitStatus: error.exitStatus }
-  if (error instanceof ConfigurationError || error instanceof UnusableDatabase) {
+  if (error instanceof ConfigurationError || error instanceof UnusableDatabase || error instanceof EnrolmentError) {
     return { text: error.message, exitStatus: 1 }
   }
   if (error instanceof IpCommandError) {

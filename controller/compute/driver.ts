@@ -8,6 +8,8 @@ export type MachineSpec = {
   placement: Placement
   /** Ids of amphorae whose host and zone it avoids if it can: the other one of the pair. */
   apart: readonly string[]
+  /** Ids of the networks that it gets interfaces on, as far as they are known: where its interfaces are given. */
+  networks: readonly string[]
   /** Null for a driver whose machines have a management address of their own. */
   managementPort: Port | null
   /** Prefix length of the management subnet. */
@@ -116,6 +118,8 @@ export type ComputeDriver = {
   unplug(amphoraId: string, portId: string): Promise<void>
   /** Excludes the management port. */
   pluggedPorts(amphoraId: string): Promise<PluggedPort[]>
+  /** Goes on with what was left unfinished, for a driver whose machines may be out of reach for a while. */
+  tend?(): Promise<void>
   /** Running amphorae with a plugged interface that is missing or down on the host. Plugging it again repairs it. */
   brokenInterfaces(): Promise<string[]>
 }

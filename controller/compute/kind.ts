@@ -5,6 +5,7 @@ import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
 import type { Filters } from '../network/local/security-groups/filters.js'
 import type { ComputeDriver, Placement } from './driver.js'
+import type { EnrolledContext } from './host-agents.js'
 
 /** The settings group `compute`; each driver reads its own options from it. */
 export type ComputeGroup = Readonly<Record<string, unknown>>
@@ -17,6 +18,8 @@ export type ComputeContext = {
   database: Database | null
   /** Null in commands that work without a database. */
   network: NetworkDriver | null
+  /** How enrolled hosts are reached; null in commands that reach none. */
+  enrolled: EnrolledContext | null
   networkMtu: (networkId: string) => Promise<number>
   /** What a port may send and receive; null: everything. */
   portFilters: (portId: string) => Promise<Filters | null>
@@ -38,6 +41,8 @@ export type ComputeDriverKind = {
   /** False if its amphorae exist only in the database. */
   runsMachines: boolean
   options: Readonly<Record<string, z.ZodType>>
+  /** Whether the settings ask for it; always, if absent. */
+  isUsed?: (settings: ComputeGroup) => boolean
   /**
    * Compute flavors and zones that it has without a setting; null if it accepts any. `zones` is null if its hosts have
    * zones of their own.

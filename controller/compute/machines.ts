@@ -84,6 +84,9 @@ export function createMachines({ kinds, context, driverOf, log }: MachinesOption
     plug: async (amphoraId, port, projectId) => (await requireDriver(amphoraId)).plug(amphoraId, port, projectId),
     unplug: async (amphoraId, portId) => (await driverWith(amphoraId))?.unplug(amphoraId, portId),
     pluggedPorts: async amphoraId => (await driverWith(amphoraId))?.pluggedPorts(amphoraId) ?? [],
+    tend: async () => {
+      for (const driver of await usable()) await driver.tend?.()
+    },
     brokenInterfaces: async () => {
       const found = (await usable()).map(driver =>
         driver.brokenInterfaces().catch((error: unknown) => {

@@ -36,8 +36,12 @@ export type Resolved = { placement: Placement } | { problem: string }
 
 export function placementRules(settings: ComputeSettings): PlacementRules {
   const standard = computeDriver(settings.driver)
-  const kinds = standard.runsMachines ? computeDrivers.filter(({ runsMachines }) => runsMachines) : [standard]
-  const warmOf = (flavor: string) => (flavor === settings.driver ? settings.warm_amphorae : 0)
+  const kinds = standard.runsMachines
+    ? computeDrivers.filter(({ runsMachines, isUsed = () => true }) => runsMachines && isUsed(settings))
+    : [standard]
+  // Where hosts exist already, a free one is as ready as a warm amphora, and is chosen with the load balancer known.
+  const warmOf = (flavor: string) =>
+    flavor === settings.driver && !standard.ownsManagement ? settings.warm_amphorae : 0
   const builtIn = kinds.map(({ name, size }): [string, Flavor] => [
     name,
     { driver: name, ...size(settings), imageTag: null, warm: warmOf(name) },

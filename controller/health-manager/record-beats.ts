@@ -24,8 +24,8 @@ export const isFromTheFuture = (column: Fragment): Fragment =>
   sql`${column} > extract(epoch FROM now()) * 1000 + ${CLOCK_TOLERANCE_MS}`
 
 /**
- * Writes heartbeats in one statement, whatever the number of amphorae, with the database's time. Skips amphorae
- * without a row, and heartbeats no newer than what another health manager has already written.
+ * Writes heartbeats in one statement, whatever the number of amphorae, with the database's time. Those of enrolled hosts
+ * that carry no amphora say that such a host is there. Skips amphorae without a row, and heartbeats no newer than what another health manager has already written.
  */
 export async function recordBeats(database: Database, heard: readonly Heard[], timing: HeartbeatTiming): Promise<void> {
   if (heard.length === 0) return
@@ -33,13 +33,15 @@ export async function recordBeats(database: Database, heard: readonly Heard[], t
   await execute(
     database,
     sql`
+     WITH v AS (
+       SELECT * FROM jsonb_to_recordset(${json(heard)}::jsonb) AS v("amphoraId" uuid, "bootId" text, seq bigint, "sentMs" bigint,
+            generation bigint, "configHash" text, "needsApply" boolean, "vrrpMaster" boolean, "haproxyRunning" boolean, mismatches text[])),
+     hosts AS (UPDATE enrolled_host SET last_seen = now() FROM v WHERE enrolled_host.id = v."amphoraId")
      INSERT INTO amphora_health AS h
        (amphora_id, boot_id, last_seq, last_seen, sent_ms, generation, config_hash, needs_apply, vrrp_master, haproxy_running, mismatches, mismatched_since)
      SELECT v."amphoraId", v."bootId", v.seq, now(), v."sentMs", v.generation, v."configHash", v."needsApply", v."vrrpMaster",
             v."haproxyRunning", v.mismatches, CASE WHEN v.mismatches <> '{}' THEN now() END
-       FROM jsonb_to_recordset(${json(heard)}::jsonb) AS v("amphoraId" uuid, "bootId" text, seq bigint, "sentMs" bigint, generation bigint,
-            "configHash" text, "needsApply" boolean, "vrrpMaster" boolean, "haproxyRunning" boolean, mismatches text[])
-       JOIN amphora a ON a.id = v."amphoraId"
+       FROM v JOIN amphora a ON a.id = v."amphoraId"
       ORDER BY v."amphoraId"
      ON CONFLICT (amphora_id) DO UPDATE SET
        heard_since = CASE WHEN h.last_seen < now() - ${gap} THEN now() ELSE h.heard_since END,

@@ -59,6 +59,7 @@ export type HousekeepingOptions = {
 const STOP_LIMIT_MS = 5_000
 const WATCH_SECONDS = 1
 const INTERFACES_SECONDS = 3
+const TEND_SECONDS = 3
 const REACH_SECONDS = 5
 const UPGRADE_SECONDS = 2
 const BINDINGS_SECONDS = 3
@@ -122,6 +123,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('watching network interfaces', INTERFACES_SECONDS, stopping.signal, log, async () => {
       reportedInterfaces = await watchInterfaces({ database, compute, log }, reportedInterfaces)
     }),
+    repeat('tending machines', TEND_SECONDS, stopping.signal, log, async () => compute.tend?.()),
     repeat('checking agents', REACH_SECONDS, stopping.signal, log, () =>
       checkReach({
         ...options,

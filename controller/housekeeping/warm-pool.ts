@@ -133,7 +133,7 @@ class Interrupted extends Error {}
 async function boot({ database, parts, log }: WarmPool, claim: Claim, assertHeld: () => void): Promise<void> {
   const placement = placementOf(parts.placement, await readPlacement(database, parts.placement, claim.id))
   const machine = await parts.turns.take(POOL_CAUSE, () =>
-    createMachine(parts, { amphoraId: claim.id, projectId: null, placement, apart: [] }, assertHeld),
+    createMachine(parts, { amphoraId: claim.id, projectId: null, placement, apart: [], networks: [] }, assertHeld),
   )
   await write(database, claim, machineColumns(machine))
   const target = agentTarget(parts.masterKey, claim.id, machine.managementAddress)

@@ -193,7 +193,7 @@ function keyManagerOf(
 ): Api {
   const { config, directory } = instance
   let refusals: RefusalLog | undefined
-  let channel: ChannelServer | undefined
+  let channels: ChannelServer[] = []
   return {
     name: 'key-manager',
     address: config.key_manager,
@@ -210,13 +210,15 @@ function keyManagerOf(
       const { host = await managementAddress(instance, await openNetwork(instance, open('network'))), port } =
         config.key_manager.channel
       const files = keyFiles(config, directory)
-      channel = startChannelServer({
+      const channel = {
         service: { ...service, checks, recordRefusal: refusals.record },
-        address: { host, port },
         certificate: loadChannelCertificate(files),
         secret: loadChannelKeys(files).secret,
         log,
-      })
+      }
+      channels = [...new Set([host, config.host.address ?? host])].map(address =>
+        startChannelServer({ ...channel, address: { host: address, port } }),
+      )
       return createKeyManagerApi({
         ...service,
         refusals,
@@ -227,7 +229,7 @@ function keyManagerOf(
       })
     },
     stop: async () => {
-      await channel?.stop()
+      await Promise.all(channels.map(channel => channel.stop()))
       await refusals?.flush()
     },
   }

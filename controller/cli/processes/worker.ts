@@ -1,6 +1,7 @@
 import { createBindings } from '../../bindings/bindings.js'
 import { createChallenges } from '../../bindings/challenges.js'
 import { openControllerChannel } from '../../bindings/channel.js'
+import { sshAccess } from '../../compute/enrolled/hosts.js'
 import { placementRules } from '../../compute/placement.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
@@ -19,6 +20,7 @@ import { openCertificateKeeper } from '../wiring/certificate-keeper.js'
 import {
   agentBundle,
   computeDriverOf,
+  enrolledContext,
   fabricOf,
   openCompute,
   openNetwork,
@@ -48,14 +50,24 @@ export async function runWorker(directory: string): Promise<void> {
     const network = await openNetwork(instance, networkDatabase)
     const address = await connectToAmphorae(instance, network, { fabric: fabricOf(directory), instanceId })
     const agents = computeDriverOf(instance).runsMachines
-      ? new SshAgentConnections({ controllerKey: keys.controllerSsh.privateKey, log })
+      ? new SshAgentConnections({
+          controllerKey: keys.controllerSsh.privateKey,
+          accessOf: id => sshAccess(database, id),
+          log,
+        })
       : createNoopAgentConnections()
     const keyChannel = { host: config.key_manager.channel.host ?? address, port: config.key_manager.channel.port }
     const access = { ...loadChannelKeys(files), endpoints: [keyChannel] }
     const channel = openControllerChannel(access)
     const certificates = await openCertificateKeeper(instance, { channel, database, address, log })
     const bindings = createBindings({ keeper: certificates.keeper, database, log })
-    const compute = await openCompute(instance, { database, network, networkDatabase, log })
+    const compute = await openCompute(instance, {
+      database,
+      network,
+      networkDatabase,
+      enrolled: enrolledContext(instance, agents, keys.amphoraMaster),
+      log,
+    })
     const placement = placementRules(config.compute)
     if (hostId !== null) await startHost({ database, compute, hostId, log }, placement)
     const parts = {

@@ -2,6 +2,7 @@ import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ComputeDriver } from '../../compute/driver.js'
 import { computeDriver, computeDrivers } from '../../compute/drivers.js'
+import type { EnrolledContext } from '../../compute/host-agents.js'
 import { imageTags } from '../../compute/images/tags.js'
 import type { ComputeContext, ComputeDriverKind } from '../../compute/kind.js'
 import { createMachines } from '../../compute/machines.js'
@@ -18,6 +19,8 @@ import type { NetworkDriverKind } from '../../network/kind.js'
 import { Fabric } from '../../network/local/fabric.js'
 import type { Filters } from '../../network/local/security-groups/filters.js'
 import { readFiltersOf } from '../../network/local/security-groups/read-filters.js'
+import type { AgentConnections } from '../../provider/amphora/agent/connection.js'
+import { hostAgents } from '../../provider/amphora/agent/host-agents.js'
 import { OperatorError } from '../operator-error.js'
 import { instanceId } from '../state-directory/instance.js'
 import type { Instance } from './instance.js'
@@ -57,6 +60,18 @@ export const openNetwork = (instance: Instance, database: Database): Promise<Net
 export const portFilters = async (instance: Instance, database: Database, portId: string): Promise<Filters | null> =>
   networkDriverOf(instance).onHost ? readFiltersOf(database, portId) : null
 
+/** How enrolled hosts are reached: as amphorae are. */
+export const enrolledContext = (
+  { config: { health_manager } }: Instance,
+  connections: AgentConnections,
+  masterKey: Buffer,
+): EnrolledContext => ({
+  agents: hostAgents(connections),
+  masterKey,
+  heartbeatPort: health_manager.port,
+  beatIntervalSeconds: health_manager.beat_interval,
+})
+
 /** Every compute driver that the settings permit, as one, which can create machines. */
 export async function openCompute(
   instance: Instance,
@@ -64,14 +79,16 @@ export async function openCompute(
     database,
     network,
     networkDatabase,
+    enrolled,
     log,
-  }: { database: Database; network: NetworkDriver; networkDatabase: Database; log: Logger },
+  }: { database: Database; network: NetworkDriver; networkDatabase: Database; enrolled: EnrolledContext; log: Logger },
 ): Promise<ComputeDriver> {
   const context: ComputeContext = {
     instance: requireInstanceId(instance.directory),
     stateDirectory: instance.directory,
     database,
     network,
+    enrolled,
     networkMtu: async id => (await network.network(id))?.mtu ?? DEFAULT_MTU,
     portFilters: id => portFilters(instance, networkDatabase, id),
     agentBundle,
@@ -102,13 +119,15 @@ export async function openCompute(
 export const hostMachines = (directory: string, log: Logger): Promise<ComputeDriver[]> =>
   Promise.all(
     computeDrivers
-      .filter(({ runsMachines }) => runsMachines)
+      // An enrolled host is no part of this one.
+      .filter(({ runsMachines, ownsManagement }) => runsMachines && !ownsManagement)
       .map(({ open }) =>
         open({
           instance: requireInstanceId(directory),
           stateDirectory: directory,
           database: null,
           network: null,
+          enrolled: null,
           networkMtu: async () => DEFAULT_MTU,
           portFilters: async () => null,
           agentBundle,

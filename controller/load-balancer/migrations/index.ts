@@ -20,6 +20,7 @@ import { expiryNotices } from './018-expiry-notices.js'
 import { untoldBindings } from './019-untold-bindings.js'
 import { placement } from './020-placement.js'
 import { controllerHosts } from './021-controller-hosts.js'
+import { enrolledHosts } from './022-enrolled-hosts.js'
 import { agentUpgrades } from './023-agent-upgrades.js'
 
 export const migrations: readonly Migration[] = [
@@ -44,5 +45,6 @@ export const migrations: readonly Migration[] = [
   untoldBindings,
   placement,
   controllerHosts,
+  enrolledHosts,
   agentUpgrades,
 ]

@@ -216,6 +216,7 @@ t.test('housekeeping', async t => {
         projectId: null,
         placement: PLACEMENT,
         apart: [],
+        networks: [],
         managementPort,
         managementPrefix: 24,
         identity: {

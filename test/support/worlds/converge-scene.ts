@@ -206,6 +206,7 @@ export async function addWarmAmphora(db: Database, world: AmphoraWorld): Promise
     projectId: null,
     placement: PLACEMENT,
     apart: [],
+    networks: [],
     managementPort,
     managementPrefix: 24,
     identity: {

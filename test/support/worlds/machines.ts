@@ -70,6 +70,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
       projectId,
       placement: PLACEMENT,
       apart: [],
+      networks: [],
       managementPrefix: 24,
       managementPort: createPort(networkId, host),
       identity: {

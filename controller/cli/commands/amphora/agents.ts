@@ -1,9 +1,12 @@
 import type { ResultOf } from '../../../../amphora-agent/protocol/messages.js'
+import { sshAccess } from '../../../compute/enrolled/hosts.js'
+import type { HostAgents } from '../../../compute/host-agents.js'
 import { createLog } from '../../../log/log.js'
 import { agentTarget } from '../../../provider/amphora/agent/agent.js'
 import { SshAgentConnections } from '../../../provider/amphora/agent/connection.js'
+import { hostAgents } from '../../../provider/amphora/agent/host-agents.js'
 import { keyFiles, loadKeys } from '../../state-directory/keys.js'
-import type { Instance } from '../../wiring/instance.js'
+import { type Instance, openDatabase } from '../../wiring/instance.js'
 
 const LIMITS = { timeoutMs: 10_000, connectTimeoutMs: 5_000 }
 
@@ -14,15 +17,10 @@ export type Agents = {
 }
 
 /** Runs `work` with connections to agents, then closes them. */
-export async function withAgents<T>({ config, directory }: Instance, work: (agents: Agents) => Promise<T>): Promise<T> {
-  const keys = await loadKeys(keyFiles(config, directory))
-  const connections = new SshAgentConnections({
-    controllerKey: keys.controllerSsh.privateKey,
-    log: createLog('krater', 'warn'),
-  })
-  const target = (amphoraId: string, address: string) => agentTarget(keys.amphoraMaster, amphoraId, address)
-  try {
-    return await work({
+export const withAgents = <T>(instance: Instance, work: (agents: Agents) => Promise<T>): Promise<T> =>
+  withConnections(instance, ({ connections, masterKey }) => {
+    const target = (amphoraId: string, address: string) => agentTarget(masterKey, amphoraId, address)
+    return work({
       status: async (id, address) => {
         const [status, { holdsVip }] = await Promise.all([
           connections.request(target(id, address), { verb: 'status' }, LIMITS),
@@ -33,7 +31,27 @@ export async function withAgents<T>({ config, directory }: Instance, work: (agen
       logs: async (id, address, lines) =>
         (await connections.request(target(id, address), { verb: 'logs', lines }, LIMITS)).lines,
     })
+  })
+
+/** As withAgents, with the agents of enrolled hosts. */
+export const withHostAgents = <T>(instance: Instance, work: (agents: HostAgents) => Promise<T>): Promise<T> =>
+  withConnections(instance, ({ connections }) => work(hostAgents(connections)))
+
+async function withConnections<T>(
+  instance: Instance,
+  work: (parts: { connections: SshAgentConnections; masterKey: Buffer }) => Promise<T>,
+): Promise<T> {
+  const keys = await loadKeys(keyFiles(instance.config, instance.directory))
+  const database = openDatabase(instance, 'load_balancer', 'amphora')
+  const connections = new SshAgentConnections({
+    controllerKey: keys.controllerSsh.privateKey,
+    accessOf: id => sshAccess(database, id),
+    log: createLog('krater', 'warn'),
+  })
+  try {
+    return await work({ connections, masterKey: keys.amphoraMaster })
   } finally {
     await connections.stop()
+    await database.destroy()
   }
 }

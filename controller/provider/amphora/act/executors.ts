@@ -13,7 +13,7 @@ import { agentTarget, announceVips, awaitLeaving, awaitVips, beginHandover, drai
 import type { AgentTarget } from '../agent/connection.js'
 import { withTimeLimit } from '../agent/time-limit.js'
 import { apartFrom } from '../plan/apart.js'
-import { covers } from '../plan/desired-ports.js'
+import { covers, desiredNetworkIds } from '../plan/desired-ports.js'
 import { machineLimits } from '../plan/desired-state.js'
 import type { Observed } from '../plan/observation.js'
 import { incompleteSuccessor, restartLimitFault } from '../plan/plan-unreachable.js'
@@ -433,6 +433,8 @@ async function startMachine(acting: Acting, { amphoraId }: { amphoraId: string }
   const { parts, tree, observed, claim, assertHeld } = acting
   const placement = placementOf(parts.placement, await readPlacement(parts.database, parts.placement, amphoraId))
   const apart = apartFrom(observed.amphorae, amphoraId)
-  const machine = await createMachine(parts, { amphoraId, projectId: tree.projectId, placement, apart }, assertHeld)
+  const networks = desiredNetworkIds(tree, observed.subnets)
+  const spec = { amphoraId, projectId: tree.projectId, placement, apart, networks }
+  const machine = await createMachine(parts, spec, assertHeld)
   await updateAmphora(parts.database, claim, amphoraId, { ...machineColumns(machine), unreachable_since: null })
 }

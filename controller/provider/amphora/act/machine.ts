@@ -43,7 +43,13 @@ export type ReachableMachine = {
  */
 export async function createMachine(
   parts: MachineParts,
-  { amphoraId, projectId, placement, apart }: Pick<MachineSpec, 'amphoraId' | 'projectId' | 'placement' | 'apart'>,
+  {
+    amphoraId,
+    projectId,
+    placement,
+    apart,
+    networks,
+  }: Pick<MachineSpec, 'amphoraId' | 'projectId' | 'placement' | 'apart' | 'networks'>,
   assertHeld: () => void,
 ): Promise<ReachableMachine> {
   const { network, compute, masterKey } = parts
@@ -67,6 +73,7 @@ export async function createMachine(
     projectId,
     placement,
     apart,
+    networks,
     managementPort,
     managementPrefix: Number(management.subnet.cidr.split('/')[1]),
     identity: {

@@ -35,6 +35,8 @@ export type AgentConnections = {
 export type AgentConnectionsOptions = {
   /** OpenSSH private key. */
   controllerKey: string
+  /** Address and pin of a machine that Krater did not make, by the id of its amphora; null for all others. */
+  accessOf?: (amphoraId: string) => Promise<{ address: string; port: number; hostKey: Buffer } | null>
   log: Logger
   /** Idle time after which a connection is dropped. */
   idleMs?: number
@@ -101,9 +103,9 @@ export class SshAgentConnections implements AgentConnections {
   }
 
   #connect(target: AgentTarget, connectTimeoutMs: number): SshConnection {
-    const { controllerKey, idleMs = IDLE_MS, log } = this.#options
+    const { controllerKey, accessOf = async () => null, idleMs = IDLE_MS, log } = this.#options
     const onDropped = (dropped: SshConnection) => this.#forget(dropped)
-    const connection = new SshConnection(target, { controllerKey, connectTimeoutMs, idleMs, onDropped, log })
+    const connection = new SshConnection(target, { controllerKey, accessOf, connectTimeoutMs, idleMs, onDropped, log })
     this.#connections.set(target.amphoraId, connection)
     this.#open.add(connection)
     void connection.gone.then(() => {

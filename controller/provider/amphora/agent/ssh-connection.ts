@@ -9,6 +9,7 @@ import { AgentUnreachable } from './errors.js'
 export type SshConnectionOptions = {
   /** OpenSSH private key. */
   controllerKey: string
+  accessOf: (amphoraId: string) => Promise<{ address: string; port: number; hostKey: Buffer } | null>
   connectTimeoutMs: number
   /** Idle time after which the connection drops itself. */
   idleMs: number
@@ -103,9 +104,14 @@ export class SshConnection {
   }
 
   async #open(): Promise<Ready> {
-    const { controllerKey, connectTimeoutMs } = this.#options
+    const { controllerKey, accessOf, connectTimeoutMs } = this.#options
     const { signal } = this.#abandon
-    const channel = await openAgentChannel(this.target, { controllerKey, connectTimeoutMs, signal })
+    const access = await accessOf(this.target.amphoraId)
+    const target =
+      access === null
+        ? this.target
+        : { ...this.target, host: access.address, port: access.port, hostKey: access.hostKey }
+    const channel = await openAgentChannel(target, { controllerKey, connectTimeoutMs, signal })
     return { channel, conversation: new Conversation(channel.stream, this.target.amphoraId, () => this.drop()) }
   }
 

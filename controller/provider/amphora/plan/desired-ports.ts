@@ -51,6 +51,12 @@ export function desiredSubnetIds(tree: LoadBalancerTree): string[] {
   return [...new Set([...vipSubnetIds(tree), ...memberSubnetIds(tree)])]
 }
 
+/** Ids of the networks of these subnets. */
+export function desiredNetworkIds(tree: LoadBalancerTree, known: readonly Subnet[]): string[] {
+  const desired = desiredSubnetIds(tree)
+  return [...new Set(known.flatMap(({ id, networkId }) => (desired.includes(id) ? [networkId] : [])))]
+}
+
 /** The amphora's port with this name. */
 export const portOf = ({ ports }: { ports: readonly Port[] }, { request }: DesiredPort): Port | undefined =>
   ports.find(port => port.name === request.name)

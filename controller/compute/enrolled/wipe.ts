@@ -1,0 +1,58 @@
+import type { Boot } from '../../../amphora-agent/protocol/boot.js'
+import type { Database } from '../../database/connection.js'
+import type { Logger } from '../../log/log.js'
+import { HEARTBEAT_KEY_ID, heartbeatKey } from '../amphora-identity.js'
+import type { EnrolledContext } from '../host-agents.js'
+import { throughForwarder } from './enrolment/install.js'
+import { type EnrolledHost, hostsToWipe, leaveState } from './hosts.js'
+import { takeTurn } from './turn.js'
+
+export type Wiping = EnrolledContext & { database: Database; log: Logger }
+
+const SURVEY_MS = 15_000
+
+/** What a host is while it carries no amphora: it sends heartbeats and serves nothing. */
+export const freeBoot = (
+  {
+    masterKey,
+    heartbeatPort,
+    beatIntervalSeconds,
+  }: Pick<EnrolledContext, 'masterKey' | 'heartbeatPort' | 'beatIntervalSeconds'>,
+  { id, turn }: Pick<EnrolledHost, 'id' | 'turn'>,
+): Boot => ({
+  amphoraId: id,
+  heartbeatKey: heartbeatKey(masterKey, HEARTBEAT_KEY_ID, id).toString('hex'),
+  heartbeatKeyId: HEARTBEAT_KEY_ID,
+  healthManagers: [throughForwarder(heartbeatPort)],
+  beatIntervalSeconds,
+  host: { id, turn },
+})
+
+/**
+ * Ends what a host carries, removes all of it, and looks at it anew. It is free if nothing is left, and otherwise broken:
+ * an operator decides.
+ * @throws Error if the host does not answer; it stays to be wiped
+ */
+export async function wipeHost(wiping: Wiping, host: EnrolledHost): Promise<void> {
+  const { database, agents, log } = wiping
+  await takeTurn(agents, host, freeBoot(wiping, host))
+  const found = await agents.survey(host, SURVEY_MS)
+  if (found.length === 0) {
+    await leaveState(database, host, { state: 'free' })
+    log.info({ host: host.name }, 'an enrolled host is wiped and free')
+    return
+  }
+  await leaveState(database, host, { state: 'broken', reason: `It is not empty after a wipe: ${found.join('; ')}` })
+  log.error({ host: host.name, found }, 'an enrolled host is not empty after a wipe; no amphora gets it')
+}
+
+/** Wipes hosts whose wipe was interrupted, or that did not answer then. */
+export async function wipeLeftHosts(wiping: Wiping): Promise<void> {
+  await Promise.all(
+    (await hostsToWipe(wiping.database)).map(host =>
+      wipeHost(wiping, host).catch((error: unknown) => {
+        wiping.log.debug({ host: host.name, err: error }, 'an enrolled host still cannot be wiped')
+      }),
+    ),
+  )
+}

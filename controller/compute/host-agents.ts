@@ -1,0 +1,23 @@
+import type { Boot } from '../../amphora-agent/protocol/boot.js'
+
+/** Where the agent of an enrolled host is reached. */
+export type HostAccess = { id: string; address: string; port: number; hostKey: Buffer }
+
+/** Requests to the agents of enrolled hosts. Each rejects if there is no answer within the time limit. */
+export type HostAgents = {
+  become: (host: HostAccess, boot: Boot, timeoutMs: number) => Promise<void>
+  /** @returns the host's turn */
+  turn: (host: HostAccess, timeoutMs: number) => Promise<number>
+  /** @returns what an amphora has left, as clauses */
+  survey: (host: HostAccess, timeoutMs: number) => Promise<string[]>
+}
+
+/** How enrolled hosts are reached, and what they get. */
+export type EnrolledContext = {
+  agents: HostAgents
+  /** 32 bytes; see amphora-identity.ts. */
+  masterKey: Buffer
+  /** Port of heartbeats. */
+  heartbeatPort: number
+  beatIntervalSeconds: number
+}
