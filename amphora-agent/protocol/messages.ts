@@ -140,7 +140,7 @@ export type LogsResult = { lines: string[] }
 /** Set by an amphora that takes over; older agents omit it. */
 export type HandoverResult = { tables?: TablesTaken | undefined }
 
-/** How long the new agent has to answer before the former one comes back. */
+/** How long the new agent has to answer before the former one comes back. The first agents omitted it: 30. */
 export type UpgradeResult = { trialSeconds: number }
 
 /** What there is that no empty machine has, as clauses; empty if there is nothing. */

@@ -345,6 +345,7 @@ t.test('a pair', async t => {
     const upgrade = (...options: string[]) =>
       krater.command('amphora', 'upgrade', '--load-balancer', scene.balancer.id, ...options)
     await until('the controller knows them', async () => / 2 in place/.test((await upgrade('--dry-run')).stdout))
+    t.match((await krater.command('status')).stdout, /have the agent of this version \(\w{8}\), 2 another one\. /)
     const [load, lasting] = [startClients(scene.url), await startLastingClients(scene.url)]
     const { status, stdout } = await upgrade('--at-once', '2')
     t.match(

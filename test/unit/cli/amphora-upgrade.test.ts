@@ -1,4 +1,5 @@
 import t from 'tap'
+import { agentLines } from '../../../controller/cli/commands/amphora/agent-summary.js'
 import {
   type Candidate,
   judgeProgress,
@@ -33,6 +34,18 @@ const plan = (candidates: readonly Candidate[], newestImage: string | null = 'im
   planUpgrade(candidates, { bundle: NEW, newestImage: () => newestImage })
 const waysOf = (candidates: readonly Candidate[], newestImage?: string | null) =>
   plan(candidates, newestImage).upgrades.map(({ way }) => way)
+
+t.test('the summary of all agents', t => {
+  const counts = { bundle: NEW, current: 0, others: 0, older: 0, upgrading: 0, failure: null }
+  t.same(agentLines(counts), ['No agent of an amphora has been heard yet.'])
+  t.same(agentLines({ ...counts, current: 1 }), ['1 amphora has the agent of this version (11111111).'])
+  const failure = { amphora: 'amphora-1', text: 'It died.' }
+  t.same(agentLines({ ...counts, current: 2, others: 3, older: 1, upgrading: 1, failure }), [
+    '2 amphorae have the agent of this version (11111111), 3 another one, 1 one that cannot be upgraded in place, 1 being upgraded. `krater amphora upgrade --dry-run` says more.',
+    'The agent of amphora amphora-1 was not upgraded: It died.',
+  ])
+  t.end()
+})
 
 t.test('which way an amphora is upgraded', t => {
   t.same(waysOf([amphora()]), ['in place'], 'only its agent is another')

@@ -1,8 +1,9 @@
 import type { StatusResult } from '../../../../amphora-agent/protocol/messages.js'
 import { type Finding, fault, note, ok } from '../../../checks/finding.js'
 import { createLog } from '../../../log/log.js'
+import { readAgentBundle } from '../../../provider/amphora/agent/bundle.js'
 import type { RunRecord } from '../../state-directory/run-record.js'
-import { computeDriverOf, hostMachines } from '../../wiring/drivers.js'
+import { agentBundle, computeDriverOf, hostMachines } from '../../wiring/drivers.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { withAgents } from '../amphora/agents.js'
 import { type AmphoraRow, amphoraRows, lastHeartbeat } from '../amphora/rows.js'
@@ -37,7 +38,11 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
           const machine = known.get(row.id)
           if (machine?.state !== 'running') return fault(about, `its machine is ${machine?.state ?? 'missing'}`, remedy)
           return agents.status(row.id, row.address ?? '').then(
-            status => ok(about, `agent answers, ${servingText(status)}, last heartbeat ${lastHeartbeat(row)}`),
+            status =>
+              ok(
+                about,
+                `agent answers${otherText(status)}, ${servingText(status)}, last heartbeat ${lastHeartbeat(row)}`,
+              ),
             (error: Error) => fault(about, `its agent does not answer: ${error.message}`, remedy),
           )
         }),
@@ -52,6 +57,9 @@ export async function checkAmphorae(instance: Instance, running: readonly RunRec
     ),
   ]
 }
+
+const otherText = ({ bundle }: StatusResult) =>
+  bundle === readAgentBundle(agentBundle).sha256 ? '' : ' (not the one of this version: `krater amphora upgrade`)'
 
 function servingText({ haproxy, datagramListeners: count = 0 }: StatusResult): string {
   const listeners = count === 0 ? '' : `, ${count} UDP or SCTP listener${count === 1 ? '' : 's'}`

@@ -74,7 +74,7 @@ export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   survey: z.object({ found: z.array(word).max(1000) }),
   status,
   logs,
-  upgrade: z.object({ trialSeconds: z.number().positive().max(300) }),
+  upgrade: z.object({ trialSeconds: z.number().positive().max(300).default(30) }),
 }
 
 const introduction = z.object({ agentVersion: word.default('?'), protocolVersion: count })

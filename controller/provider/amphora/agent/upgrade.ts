@@ -13,7 +13,8 @@ const REQUEST_MS = 60_000
 const USUAL_TRIAL_SECONDS = 30
 /** Until the agent has ended, and for the former one to start after a trial. */
 const RESTART_SECONDS = 15
-const PROBE = { timeoutMs: 2_000, connectTimeoutMs: 2_000 }
+/** A login to an emulated machine on a busy host takes seconds. */
+const PROBE = { timeoutMs: 8_000, connectTimeoutMs: 8_000 }
 const POLL_MS = 200
 
 /**
