@@ -15,7 +15,8 @@ await runScript(async () => {
   restorePolicy()
   await prepare({ withImages: true })
   const { buildImages, buildLab, readArguments, UsageError } = await builder()
-  const settings = readSettings(() => readArguments(process.argv.slice(2)), UsageError)
+  const explained = error => (error instanceof UsageError ? new Failure(error.message) : error)
+  const settings = await orFail(() => readArguments(process.argv.slice(2)), explained)
   if ('help' in settings) {
     process.stdout.write(settings.help)
     return
@@ -23,8 +24,10 @@ await runScript(async () => {
   rmSync(logFile, { force: true })
   const signal = interruption('the files of the build')
   const places = { root, cache, tools: { step, say, run: runWith(signal) } }
-  if (settings.target === 'amphora') await buildImages(settings, places)
-  else await buildLab(settings, places, { services: SERVICE_PACKAGES, packages: packagesOutside().external })
+  const krater = { services: SERVICE_PACKAGES, packages: packagesOutside().external }
+  const build = () =>
+    settings.target === 'amphora' ? buildImages(settings, places) : buildLab(settings, places, krater)
+  await orFail(build, explained)
 })
 
 /** The builder, bundled into the cache. */
@@ -37,18 +40,24 @@ async function builder() {
     amphora: join(sources, 'build-images.ts'),
     lab: join(sources, 'lab/build-lab.ts'),
   }
-  const options = { bundle: true, platform: 'node', format: 'esm', outExtension: { '.js': '.mjs' }, logLevel: 'silent' }
+  const options = {
+    bundle: true,
+    splitting: true,
+    platform: 'node',
+    format: 'esm',
+    outExtension: { '.js': '.mjs' },
+    logLevel: 'silent',
+  }
   await build({ entryPoints, outdir, ...options })
   const load = name => import(pathToFileURL(join(outdir, `${name}.mjs`)).href)
   return Object.assign({}, ...(await Promise.all(Object.keys(entryPoints).map(load))))
 }
 
-function readSettings(read, UsageError) {
+async function orFail(work, explained) {
   try {
-    return read()
+    return await work()
   } catch (error) {
-    if (error instanceof UsageError) throw new Failure(error.message)
-    throw error
+    throw explained(error)
   }
 }
 

@@ -69,6 +69,19 @@ export const commands: readonly Entry[] = [
     ],
   },
   {
+    name: 'image',
+    summary: 'manage the images that amphorae run from',
+    commands: [
+      {
+        name: 'import',
+        summary: 'take an image that `npm run images` has built',
+        load: () => import('./commands/image/import.js'),
+      },
+      { name: 'list', summary: 'list the images', load: () => import('./commands/image/list.js') },
+      { name: 'remove', summary: 'remove an image', load: () => import('./commands/image/remove.js') },
+    ],
+  },
+  {
     name: 'settings',
     summary:
       'list every setting: default, value in effect, meaning and environment variable; or write some: NAME=VALUE',

@@ -1,9 +1,12 @@
 import { createHash } from 'node:crypto'
 import {
+  chmodSync,
   copyFileSync,
   createReadStream,
+  existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   statSync,
@@ -11,18 +14,23 @@ import {
 } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import type { Settings } from './arguments.js'
+import type { Manifest } from '../../controller/compute/images/manifest.js'
+import { type Settings, UsageError } from './arguments.js'
+import { billOfMaterials, debianPart, lockedParts, npmPart, type PackageLock } from './bill-of-materials.js'
 import { KERNEL_OPTIONS, makeDisk } from './disk.js'
 import { writeInitialFiles } from './initial-files.js'
-import type { Manifest } from './manifest.js'
-import { fetchNode, NODE_VERSION } from './node.js'
+import { INPUTS_FILE, inputsDigest, isBuiltFrom } from './inputs.js'
+import { fetchNode, NODE_PACKAGES, NODE_VERSION } from './node.js'
 import { AMPHORA } from './packages.js'
 import { replaceDirectory } from './replace-directory.js'
-import { makeBase, makeRoot, settleTimes } from './root-file-system.js'
+import { type Base, EPOCH, makeBase, makeRoot, settleTimes } from './root-file-system.js'
 import type { Tools } from './tools.js'
 
 /** Space for logs and upgrades, beside half of it for programs. */
 const DISK_MEBIBYTES = 1024
+
+/** Beside the root file system and the manifest. */
+const FILES = ['disk.qcow2', 'kernel', 'initrd', 'sbom.cdx.json']
 
 /**
  * Builds the image into the directory that the settings name, which then holds nothing else. A build that fails or is
@@ -37,9 +45,18 @@ export async function buildImages(
   const { root, cache, tools } = places
   const out = resolve(root, settings.out)
   const agent = join(root, 'dist/agent.js')
-  mkdirSync(out, { recursive: true })
+  prepareDirectory(out)
   const node = await fetchNode('amd64', cache, tools)
   const base = await makeBase(settings, AMPHORA, { cache, builder: join(root, 'images/builder'), tools })
+  const sources = ['images/amphora', 'images/initial', 'images/builder', 'dist/agent.js', 'package-lock.json']
+  const inputs = inputsDigest(
+    [settings.suite, NODE_VERSION, base.packages],
+    sources.map(path => join(root, path)),
+  )
+  if (isBuiltFrom(out, inputs, [...FILES, 'manifest.json', 'rootfs'])) {
+    tools.say(`The image in ${out} is up to date.`)
+    return
+  }
   const work = mkdtempSync(`${out}.new-`)
   try {
     const inside = (name: string) => join(work, name)
@@ -56,7 +73,8 @@ export async function buildImages(
       return release
     })
     await tools.step('Disk', () => makeDisk(rootfs, inside('disk.qcow2'), { mebibytes: DISK_MEBIBYTES }, tools))
-    const files = await describe(work, ['disk.qcow2', 'kernel', 'initrd'])
+    writeFileSync(inside('sbom.cdx.json'), materials(root, base, settings))
+    const files = await describe(work, FILES)
     const manifest: Manifest = {
       format: 1,
       id: files['disk.qcow2']?.sha256 ?? '',
@@ -70,11 +88,33 @@ export async function buildImages(
       files,
     }
     writeFileSync(inside('manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
+    writeFileSync(inside(INPUTS_FILE), inputs)
+    // mkdtemp keeps others out.
+    chmodSync(work, 0o755)
     replaceDirectory(work, out)
     tools.say(`The image is in ${out}.`)
   } finally {
     rmSync(work, { recursive: true, force: true })
   }
+}
+
+/** @throws UsageError for a directory with other files, which the image would replace */
+function prepareDirectory(out: string): void {
+  mkdirSync(out, { recursive: true })
+  if (readdirSync(out).length > 0 && !existsSync(join(out, 'manifest.json')))
+    throw new UsageError(`${out} holds other files. Choose another directory for the image, or empty this one.`)
+}
+
+/** What the image consists of. The boot loader is that of the machine that builds. */
+function materials(root: string, base: Base, { suite }: Settings): string {
+  const lock = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as PackageLock
+  const parts = [
+    ...base.packages.map(found => debianPart(found, suite)),
+    npmPart(NODE_PACKAGES.amd64.name, NODE_VERSION, 'application'),
+    npmPart('@krater/amphora-agent', agentVersion(root), 'application'),
+    ...lockedParts(lock, 'amphora-agent'),
+  ]
+  return billOfMaterials('krater-amphora', parts, EPOCH)
 }
 
 async function describe(directory: string, names: readonly string[]): Promise<Manifest['files']> {

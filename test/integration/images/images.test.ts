@@ -1,10 +1,23 @@
-import { execFileSync } from 'node:child_process'
-import { readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { execFileSync, spawn } from 'node:child_process'
+import { createHash } from 'node:crypto'
+import { once } from 'node:events'
+import {
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { SEED_FILES, SEED_LABEL, type Seed, seedDisk } from '../../../amphora-agent/protocol/seed.js'
+import { importImage, listImages, removeImage } from '../../../controller/cli/commands/image/image-store.js'
 import { readArguments, UsageError } from '../../../images/builder/arguments.js'
+import { billOfMaterials, debianPart, lockedParts } from '../../../images/builder/bill-of-materials.js'
 import { characterDevice, cpioArchive, directory, file, link } from '../../../images/builder/cpio.js'
 import { fileTimes } from '../../../images/builder/file-times.js'
 import { modulesInOrder } from '../../../images/builder/kernel-modules.js'
@@ -158,4 +171,92 @@ t.test('a copied Krater runs without the checkout', async t => {
   const program = readFileSync(join(krater, 'dist/krater.js'), 'utf8').match(/program-\w+/)?.[0] ?? ''
   const programs = files.filter(name => /^dist\/program-.*\.cjs$/.test(name))
   t.strictSame(programs, [`dist/${program}.cjs`], 'it has no programs of earlier builds')
+})
+
+t.test('a bill of materials names each part once, and the same parts give the same text', async t => {
+  const lock = {
+    packages: {
+      agent: { dependencies: { one: '^1' } },
+      'node_modules/one': { version: '1.2.3', dependencies: { '@scope/two': '^2' } },
+      'node_modules/@scope/two': { version: '9.0.0' },
+      'node_modules/one/node_modules/@scope/two': { version: '2.0.0', dependencies: { one: '^1' } },
+    },
+  }
+  const bash = { name: 'bash', version: '5.2+b1', architecture: 'amd64', sha256: 'aa' }
+  const parts = [...lockedParts(lock, 'agent'), debianPart(bash, 'trixie')]
+  const text = billOfMaterials('image', parts, 0)
+  t.equal(text, billOfMaterials('image', [...parts].reverse(), 0))
+  const { components, ...head } = JSON.parse(text)
+  t.match(head, { bomFormat: 'CycloneDX', specVersion: '1.5', metadata: { timestamp: '1970-01-01T00:00:00.000Z' } })
+  t.match(head.serialNumber, /^urn:uuid:[0-9a-f]{8}-[0-9a-f]{4}-8[0-9a-f]{3}-8[0-9a-f]{3}-[0-9a-f]{12}$/)
+  t.strictSame(
+    components.map(({ purl }: { purl: string }) => purl),
+    ['pkg:deb/debian/bash@5.2%2Bb1?arch=amd64&distro=trixie', 'pkg:npm/%40scope/two@2.0.0', 'pkg:npm/one@1.2.3'],
+  )
+  t.match(components[0], { type: 'library', hashes: [{ alg: 'SHA-256', content: 'aa' }] })
+  t.throws(() => lockedParts({ packages: { agent: { dependencies: { none: '1' } } } }, 'agent'), /does not have none/)
+})
+
+/** An image that nothing can boot, with this text as its disk. */
+function buildImage(folder: string, disk: string): string {
+  mkdirSync(join(folder, 'rootfs/usr'), { recursive: true })
+  writeFileSync(join(folder, 'rootfs/usr/program'), disk)
+  symlinkSync('/nowhere', join(folder, 'rootfs/link'))
+  const files = { 'disk.qcow2': disk, kernel: 'kernel', initrd: 'initrd', 'sbom.cdx.json': '{}' }
+  const digest = (text: string) => createHash('sha256').update(text).digest('hex')
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
+  const described = Object.entries(files).map(([name, text]) => [name, { bytes: text.length, sha256: digest(text) }])
+  const manifest = {
+    ...{ format: 1, id: digest(disk), suite: 'bookworm', architecture: 'amd64', kernel: '6.1', kernelOptions: 'quiet' },
+    ...{ node: '20', agent: { version: '1', sha256: digest('') }, packages: [] },
+    files: Object.fromEntries(described),
+  }
+  writeFileSync(join(folder, 'manifest.json'), JSON.stringify(manifest))
+  return folder
+}
+
+t.test('an operator keeps images in the store', async t => {
+  const folder = t.testdir()
+  const state = join(folder, 'state')
+  const store = join(state, 'images')
+  const one = buildImage(join(folder, 'one'), 'first')
+  const two = buildImage(join(folder, 'two'), 'second')
+  const tags = () => listImages(state).map(({ tag }) => tag)
+  const diskOf = (tag: string) => readFileSync(join(store, tag, 'disk.qcow2'), 'utf8')
+
+  t.strictSame(tags(), [], 'there is none at first')
+  t.match(await importImage(state, one, 'amphora'), { isKnown: false, manifest: { suite: 'bookworm' } })
+  t.match(await importImage(state, one, 'amphora'), { isKnown: true }, 'the same again changes nothing')
+  await importImage(state, one, 'stable')
+  t.strictSame(tags(), ['amphora', 'stable'])
+  t.equal(readdirSync(store).filter(name => name.startsWith('.')).length, 1, 'two tags share one image')
+  t.equal(readlinkSync(join(store, 'amphora/rootfs/link')), '/nowhere', 'links of its root are copied as links')
+
+  await importImage(state, two, 'amphora')
+  t.strictSame([diskOf('amphora'), diskOf('stable')], ['second', 'first'], 'a tag takes the newer image')
+
+  // What a killed import leaves; no process has this id.
+  mkdirSync(join(store, '.new-99999999'))
+  const mounting = 'mount --bind "$0" "$1" && echo mounted && exec cat'
+  const words = ['--mount', 'sh', '-c', mounting, join(store, 'stable/rootfs/usr'), join(folder, 'one/rootfs/usr')]
+  const machine = spawn('unshare', words, { stdio: ['pipe', 'pipe', 'inherit'] })
+  t.teardown(() => machine.kill('SIGKILL'))
+  await once(machine.stdout, 'data')
+  const used = readlinkSync(join(store, 'stable'))
+  removeImage(state, 'stable')
+  t.strictSame(tags(), ['amphora'])
+  t.ok(existsSync(join(store, used, 'rootfs/usr/program')), 'a machine keeps the image that it runs from')
+  t.notOk(existsSync(join(store, '.new-99999999')), 'what a killed command left is gone')
+  machine.stdin.end()
+  await once(machine, 'exit')
+  await importImage(state, two, 'amphora')
+  t.notOk(existsSync(join(store, used)), 'once no machine runs from it, the image is gone')
+
+  t.throws(() => removeImage(state, 'stable'), /no image stable/)
+  await t.rejects(importImage(state, folder, 'amphora'), /has no manifest.json.*npm run images/)
+  writeFileSync(join(one, 'kernel'), 'another')
+  await t.rejects(importImage(state, one, 'amphora'), /damaged: kernel is not what its manifest says/)
+  writeFileSync(join(one, 'manifest.json'), '{"format": 2}')
+  await t.rejects(importImage(state, one, 'amphora'), /none that this version can read/)
+  t.equal(diskOf('amphora'), 'second', 'a refused image changes nothing')
 })

@@ -1,0 +1,38 @@
+import { Argument, Option } from 'commander'
+import { one } from '../../../database/query.js'
+import { sql } from '../../../database/sql.js'
+import type { Command } from '../../command.js'
+import { requireRoot } from '../../host/checks.js'
+import { OperatorError } from '../../operator-error.js'
+import { print } from '../../terminal.js'
+import { withRows } from '../amphora/with-rows.js'
+import { removeImage } from './image-store.js'
+import { requireTag } from './tag.js'
+
+export const command: Command = {
+  arguments: [new Argument('<tag>', 'tag of the image')],
+  options: [new Option('--force', 'though amphorae run on it, which cannot be started again then').default(false)],
+  run: async (stateDirectory, { tag, force }) => {
+    requireRoot()
+    const name = requireTag(String(tag))
+    if (force !== true) await requireUnused(stateDirectory, name)
+    removeImage(stateDirectory, name)
+    print(`The image ${name} is gone.`)
+  },
+}
+
+/** @throws OperatorError if amphorae run on the image */
+async function requireUnused(stateDirectory: string, tag: string): Promise<void> {
+  const { count } = await withRows(stateDirectory, (_instance, database) =>
+    one(
+      database,
+      sql<{
+        count: number
+      }>`SELECT count(*)::int AS count FROM amphora WHERE image_tag = ${tag} AND image_id IS NOT NULL`,
+    ),
+  )
+  if (count === 0) return
+  throw new OperatorError(
+    `${count === 1 ? 'One amphora runs' : `${count} amphorae run`} on the image ${tag}. \`krater amphora list\` shows them; --force removes it nevertheless.`,
+  )
+}
