@@ -50,6 +50,8 @@ export const TEST_PACKAGES = [
 export const IMAGE_PACKAGES = ['e2fsprogs', 'grub-pc-bin', 'kmod', 'mmdebstrap', 'qemu-utils', 'xz-utils']
 /** Those of a virtual machine, for a suite and a benchmark. */
 export const MACHINE_PACKAGES = ['busybox-static', 'kmod', 'qemu-system-x86']
+/** What checks the Vagrantfile; docs/lab.md has what runs the lab. */
+export const LAB_PACKAGES = ['vagrant']
 /** Other projects' suites, which test/suites/ runs. */
 export const SUITE_PACKAGES = [
   'ansible',

@@ -6,6 +6,7 @@ import { fetchKernel, hasKernel } from './debian-kernel.js'
 import {
   IMAGE_PACKAGES,
   installPackages,
+  LAB_PACKAGES,
   MACHINE_PACKAGES,
   missingPackages,
   restorePolicy,
@@ -29,7 +30,7 @@ export async function prepare({ withTests = false, withMachine = false, withImag
   checkMachine()
   const packages = [
     ...SERVICE_PACKAGES,
-    ...(withTests ? TEST_PACKAGES : []),
+    ...(withTests ? [...TEST_PACKAGES, ...LAB_PACKAGES] : []),
     ...(withMachine ? MACHINE_PACKAGES : []),
     ...(withImages ? IMAGE_PACKAGES : []),
     ...(withSuites ? SUITE_PACKAGES : []),
