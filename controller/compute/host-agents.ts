@@ -12,9 +12,16 @@ export type HostAgents = {
   survey: (host: HostAccess, timeoutMs: number) => Promise<string[]>
 }
 
+/**
+ * Looks from this host on a subnet who answers there. Null if this host cannot look.
+ * @returns the addresses that answer
+ */
+export type LookAround = ((subnetId: string, addresses: readonly string[]) => Promise<string[]>) | null
+
 /** How enrolled hosts are reached, and what they get. */
 export type EnrolledContext = {
   agents: HostAgents
+  lookAround: LookAround
   /** 32 bytes; see amphora-identity.ts. */
   masterKey: Buffer
   /** Port of heartbeats. */

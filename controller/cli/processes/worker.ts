@@ -65,7 +65,7 @@ export async function runWorker(directory: string): Promise<void> {
       database,
       network,
       networkDatabase,
-      enrolled: enrolledContext(instance, agents, keys.amphoraMaster),
+      enrolled: enrolledContext(instance, { network, agents, masterKey: keys.amphoraMaster }),
       log,
     })
     const placement = placementRules(config.compute)

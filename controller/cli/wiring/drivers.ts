@@ -17,6 +17,7 @@ import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
 import type { NetworkDriverKind } from '../../network/kind.js'
 import { Fabric } from '../../network/local/fabric.js'
+import { whoAnswers } from '../../network/local/lookout.js'
 import type { Filters } from '../../network/local/security-groups/filters.js'
 import { readFiltersOf } from '../../network/local/security-groups/read-filters.js'
 import type { AgentConnections } from '../../provider/amphora/agent/connection.js'
@@ -62,14 +63,20 @@ export const portFilters = async (instance: Instance, database: Database, portId
 
 /** How enrolled hosts are reached: as amphorae are. */
 export const enrolledContext = (
-  { config: { health_manager } }: Instance,
-  connections: AgentConnections,
-  masterKey: Buffer,
+  instance: Instance,
+  { network, agents, masterKey }: { network: NetworkDriver; agents: AgentConnections; masterKey: Buffer },
 ): EnrolledContext => ({
-  agents: hostAgents(connections),
+  agents: hostAgents(agents),
+  lookAround: networkDriverOf(instance).onHost
+    ? async (subnetId, addresses) => {
+        const [subnet] = await network.subnets([subnetId])
+        if (subnet === undefined) return []
+        return whoAnswers(fabricOf(instance.directory), network, { projectId: subnet.projectId, subnet }, addresses)
+      }
+    : null,
   masterKey,
-  heartbeatPort: health_manager.port,
-  beatIntervalSeconds: health_manager.beat_interval,
+  heartbeatPort: instance.config.health_manager.port,
+  beatIntervalSeconds: instance.config.health_manager.beat_interval,
 })
 
 /** Every compute driver that the settings permit, as one, which can create machines. */

@@ -13,6 +13,7 @@ import {
 import type { EnrolledContext } from '../host-agents.js'
 import { throughForwarder } from './enrolment/install.js'
 import { type EnrolledHost, enrolledHosts, giveUpHost, hostOfAmphora, recordPlugged, takeHost } from './hosts.js'
+import { inspectHost } from './inspect-host.js'
 import { takeTurn } from './turn.js'
 import { wipeHost, wipeLeftHosts } from './wipe.js'
 
@@ -46,11 +47,12 @@ export function createEnrolledDriver(options: EnrolledDriverOptions): ComputeDri
     const host = await hostOfAmphora(database, amphoraId)
     if (host === null) throw new Error(`Amphora ${amphoraId} has no enrolled host.`)
     const addresses = addressesOf(port)
-    const plugged = pluggedPort(host, port.id, { networkId: port.networkId, addresses })
+    const record = { networkId: port.networkId, addresses, own: port.fixedIps }
+    const plugged = pluggedPort(host, port.id, record)
     if (plugged === null) {
       throw new ComputeUnavailable(`The host ${host.name} has no interface on the network ${port.networkId}.`)
     }
-    await recordPlugged(database, amphoraId, port.id, { networkId: port.networkId, addresses })
+    await recordPlugged(database, amphoraId, port.id, record)
     return plugged
   }
 
@@ -65,8 +67,7 @@ export function createEnrolledDriver(options: EnrolledDriverOptions): ComputeDri
       (await enrolledHosts(database)).flatMap(host =>
         host.state === 'in use' && host.amphoraId !== null ? [machineOf(host.amphoraId, host)] : [],
       ),
-    // Nobody but its agent sees it, and that speaks over the management network.
-    inspect: async () => null,
+    inspect: amphoraId => inspectHost(options, amphoraId),
     delete: async amphoraId => {
       const host = await giveUpHost(database, amphoraId)
       if (host === null) return

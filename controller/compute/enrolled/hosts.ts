@@ -8,7 +8,16 @@ export type HostState = 'enrolling' | 'free' | 'in use' | 'wiping' | 'broken' | 
 const interfacesSchema = z.array(
   z.object({ networkId: z.string(), networkName: z.string(), mac: z.string(), name: z.string() }),
 )
-const pluggedSchema = z.record(z.string(), z.object({ networkId: z.string(), addresses: z.array(z.string()) }))
+const pluggedSchema = z.record(
+  z.string(),
+  z.object({
+    networkId: z.string(),
+    /** Those that it may send from. */
+    addresses: z.array(z.string()),
+    /** Those that nobody else has; hosts of an earlier version lack them until they are plugged again. */
+    own: z.array(z.object({ subnetId: z.string(), address: z.string() })).default([]),
+  }),
+)
 
 export type EnrolledHost = {
   id: string
@@ -212,7 +221,7 @@ export async function beginRetirement(database: Database, id: string): Promise<b
   const retiring = await execute(
     database,
     sql`UPDATE enrolled_host SET state = 'retiring', state_at = now(), turn = turn + 1
-         WHERE id = ${id} AND state IN ('enrolling', 'free', 'broken', 'retiring')`,
+         WHERE id = ${id} AND state <> 'in use'`,
   )
   return retiring === 1
 }

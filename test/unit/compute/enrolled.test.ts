@@ -3,6 +3,7 @@ import t from 'tap'
 import { judgeSurvey } from '../../../amphora-agent/enrolled/survey.js'
 import { type HostFacts, parseFacts } from '../../../controller/compute/enrolled/enrolment/facts.js'
 import { type KnownNetwork, matchInterfaces, refusals } from '../../../controller/compute/enrolled/enrolment/judge.js'
+import { judgeAnswers } from '../../../controller/compute/enrolled/inspect-host.js'
 
 const LINES = [
   'uid 0',
@@ -122,6 +123,12 @@ t.test('which interfaces lead to which networks', async t => {
   t.match(match([LAN], { network: 'lan', mac: '02:00:00:99:00:11' }), /no interface with the MAC address/)
   t.match(match([LAN], { network: 'wan', mac: '02:00:00:20:00:11' }), /no network wan/)
   t.match(match([{ ...LAN, cidrs: ['10.10.0.0/24'] }]), /--interface/, 'never the way to the controller')
+})
+
+t.test('what others on the network of a load balancer see of its host', async t => {
+  t.match(judgeAnswers('10.20.0.143', ['10.20.0.143', '10.20.0.1']), { serves: true })
+  t.match(judgeAnswers('10.20.0.143', ['10.20.0.1']), { serves: false, finding: /but 10\.20\.0\.1 does/ })
+  t.equal(judgeAnswers('10.20.0.143', []), null, 'nobody answers: this controller may be blind')
 })
 
 t.test('what a wiped host must not have', async t => {

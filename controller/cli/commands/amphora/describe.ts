@@ -1,9 +1,12 @@
 import type { StatusResult } from '../../../../amphora-agent/protocol/messages.js'
+import type { Machine } from '../../../compute/driver.js'
+import type { EnrolledHost } from '../../../compute/enrolled/hosts.js'
 import { createLog } from '../../../log/log.js'
 import { readAgentBundle } from '../../../provider/amphora/agent/bundle.js'
 import { agentBundle, computeDriverOf, hostMachines } from '../../wiring/drivers.js'
 import type { Instance } from '../../wiring/instance.js'
 import { withAgents } from './agents.js'
+import { enrolledHostOf } from './enrolled/host-of-amphora.js'
 import { type AmphoraRow, lastHeartbeat } from './rows.js'
 
 /** An amphora's row, machine, heartbeats and agent status, each as far as available. */
@@ -15,6 +18,7 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
   const [machine = null] = (await Promise.all(drivers.map(driver => driver.find(row.id)))).filter(
     found => found !== null,
   )
+  const host = await enrolledHostOf(instance, row.id)
   const agent =
     address === null
       ? 'has no address yet'
@@ -30,7 +34,7 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
     ['generation', `${row.appliedGeneration} applied, ${row.desiredGeneration ?? '-'} desired`],
     ['last heartbeat', lastHeartbeat(row)],
     ['holds the VIP', vipText(row, typeof agent === 'string' ? undefined : agent.holdsVip)],
-    ['machine', machine === null ? 'missing' : `${machine.state}, ${machine.name}`],
+    ['machine', machineText(machine, host)],
     ...(typeof agent === 'string'
       ? ([['agent', agent]] as [string, string][])
       : ([
@@ -59,6 +63,12 @@ function agentText({ agentVersion, bundle }: StatusResult): string {
 
 const failureLines = ({ failedUpgrade: failed }: StatusResult): [string, string][] =>
   failed === undefined ? [] : [['failed upgrade', `${failed.sha256.slice(0, 8)} did not answer: ${failed.output}`]]
+
+/** Of an enrolled host, nobody but its agent says whether it runs. */
+function machineText(machine: Machine | null, host: EnrolledHost | null): string {
+  if (host !== null) return `the enrolled host ${host.name}`
+  return machine === null ? 'missing' : `${machine.state}, ${machine.name}`
+}
 
 /** @param reported what the agent reports now; undefined when it does not answer */
 function vipText({ vrrpMaster }: AmphoraRow, reported: boolean | undefined): string {

@@ -44,7 +44,7 @@ export async function readAmphorae(database: Database, claim: Claim): Promise<Am
 export const held = ({ id, fence }: Claim) =>
   sql`SELECT id FROM load_balancer WHERE id = ${id} AND fence = ${fence} FOR SHARE`
 
-/** What an amphora's row records of its placement. */
+/** What an amphora's row records of its placement; the zone only if its load balancer asks for one, or it has none. */
 export async function readPlacement(
   database: Database,
   { driver }: PlacementRules,
@@ -54,8 +54,13 @@ export async function readPlacement(
     database,
     sql<RecordedPlacement>`
      SELECT coalesce(compute_driver, ${driver}) AS driver, coalesce(compute_flavor, ${driver}) AS flavor,
-            cached_zone AS zone, image_tag AS "imageTag"
-       FROM amphora WHERE id = ${amphoraId}`,
+            CASE WHEN lb.id IS NULL THEN cached_zone ELSE profile.availability_zone_data::jsonb ->> 'compute_zone' END AS zone,
+            image_tag AS "imageTag"
+       FROM amphora a
+       LEFT JOIN load_balancer lb ON lb.id = a.load_balancer_id
+       LEFT JOIN availability_zone zone ON zone.name = lb.availability_zone
+       LEFT JOIN availability_zone_profile profile ON profile.id = zone.availability_zone_profile_id
+      WHERE a.id = ${amphoraId}`,
   )
 }
 

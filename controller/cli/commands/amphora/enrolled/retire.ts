@@ -78,7 +78,5 @@ async function hostNamed(database: Database, name: string): Promise<EnrolledHost
   return host
 }
 
-const busy = ({ name, state, amphoraId }: EnrolledHost): string =>
-  state === 'in use'
-    ? `${name} carries the amphora ${amphoraId}. Delete its load balancer, or move it with \`openstack loadbalancer amphora failover ${amphoraId}\` while another host is free. Nothing was changed.`
-    : `${name} is ${state}. Try again in a moment. Nothing was changed.`
+const busy = ({ name, amphoraId }: EnrolledHost): string =>
+  `${name} carries the amphora ${amphoraId}. Delete its load balancer, or move it with \`openstack loadbalancer amphora failover ${amphoraId}\` while another host is free. Nothing was changed.`
