@@ -33,6 +33,10 @@ install_all() {
     [ -d "$1" ] || { note "folder $1"; install -d -m "$2" "$1"; }
   }
 
+  # One that lost its controller may still be at work. The lock of a directory leaves nothing behind.
+  exec 9</opt
+  flock --wait 240 9 || { echo 'another enrolment of this host is still at work' >&2; return 1; }
+
   if [ "$step" = begin ]; then
     install -d -m 700 "$record"
     if [ ! -s "$record/owner" ]; then

@@ -7,6 +7,9 @@ undo_all() {
   cd /
   local record=/var/lib/krater-host owner what rest path line packages=() left name why progress
   IFS= read -r owner
+  # An enrolment that lost its controller may still be at work. The lock of a directory leaves nothing behind.
+  exec 9</opt
+  flock --wait 240 9 || { echo 'an enrolment of this host is still at work' >&2; return 1; }
   [ -e "$record" ] || return 0
   # A kill right after the folder was made leaves it without an owner, and without any other change.
   [ ! -s "$record/owner" ] || [ "$(cat "$record/owner")" = "$owner" ] || { echo 'another controller has enrolled this host' >&2; return 1; }
