@@ -108,6 +108,8 @@ export type ComputeDriver = {
   list(): Promise<Machine[]>
   /** Inspects a silent or unreachable machine from its host; null if it is not running or cannot be inspected. */
   inspect(amphoraId: string): Promise<Inspection | null>
+  /** The last that a machine and what runs it have said, for people; null if there is nothing. Absent: it says nothing. */
+  console?(amphoraId: string): Promise<string | null>
   /** Deletes the machine and everything that belongs to it; no error if there is none. */
   delete(amphoraId: string): Promise<void>
   /**

@@ -128,3 +128,12 @@ export function placementOf(rules: PlacementRules, recorded: RecordedPlacement):
 /** How long the agent of a machine of this driver may take to answer after the machine's start. Pure. */
 export const startLimitMs = ({ drivers }: PlacementRules, driver: string): number =>
   (drivers.get(driver)?.startSeconds ?? DEFAULT_START_SECONDS) * 1000
+
+/**
+ * Silence after which a machine that was never configured is restarted, if its kind starts more slowly than others: an
+ * emulated one on a busy host says nothing for a while. Pure.
+ */
+export const patienceSeconds = (rules: PlacementRules, driver: string): number => {
+  const seconds = startLimitMs(rules, driver) / 1000
+  return seconds > DEFAULT_START_SECONDS ? seconds : 0
+}

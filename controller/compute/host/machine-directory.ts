@@ -99,6 +99,9 @@ export function machineDirectory(directory: string) {
 
     forgetHardware: () => rmSync(inside('hardware'), { force: true }),
 
+    /** All output that is kept; null if there is none. */
+    consoleText: (): string | null => read(inside('console')),
+
     /** The last lines of output of a failed start. */
     consoleTail: () => (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / '),
 

@@ -121,6 +121,10 @@ export class QemuDriver implements ComputeDriver {
     return holder === null ? null : inspectMachine(holder, machine.files.monitor)
   }
 
+  async console(amphoraId: string): Promise<string | null> {
+    return this.#machineOf(amphoraId).files.consoleText()
+  }
+
   delete(amphoraId: string): Promise<void> {
     return this.#inTurn(amphoraId, async () => {
       const machine = this.#machineOf(amphoraId)

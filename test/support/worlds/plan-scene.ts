@@ -102,6 +102,7 @@ export function createAmphora(tree: LoadBalancerTree, change: Partial<ObservedAm
     ports,
     plugged: ports.map(port => port.id),
     interfaces: [],
+    patienceSeconds: 0,
     agent: { state: 'answers', haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null, drain: null },
     ...change,
   }

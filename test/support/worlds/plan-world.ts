@@ -324,6 +324,7 @@ function observationOf({ row, machine, ports }: Amphora): ObservedAmphora {
     ports: [...ports],
     plugged: [...(machine?.plugged ?? [])],
     interfaces: [],
+    patienceSeconds: 0,
     serves: machine === null ? null : !machine.hung && applied !== null,
     agent:
       machine === null || machine.hung

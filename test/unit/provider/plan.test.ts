@@ -296,6 +296,12 @@ t.test('repairing an amphora', async t => {
   await t.test('it is not restarted if it sent a heartbeat a moment ago', async t => {
     t.throws(() => plan(tree, observe({ ...hung, silentSeconds: 14, heardSeconds: 14 }), facts()), unreachable)
   })
+  await t.test('one of a kind that starts slowly gets its time before its first configuration', async t => {
+    const slow = { ...hung, serves: null, appliedSha256: null, patienceSeconds: 120 }
+    t.throws(() => plan(tree, observe(slow), facts()), unreachable)
+    expectSteps(t, plan(tree, observe({ ...slow, silentSeconds: 121 }), facts()), restart, false)
+    expectSteps(t, plan(tree, observe({ ...slow, patienceSeconds: 0 }), facts()), restart, false)
+  })
   await t.test('it is not restarted if no restarts are left', async t => {
     t.throws(() => plan(tree, observe(hung), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
   })

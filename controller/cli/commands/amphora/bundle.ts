@@ -7,6 +7,7 @@ import { writeOutput } from '../../host/output-file.js'
 import { table } from '../../terminal.js'
 import type { Instance } from '../../wiring/instance.js'
 import { withAgents } from './agents.js'
+import { consoleOf } from './console.js'
 import { describeAmphora } from './describe.js'
 import { operatorSsh } from './operator-ssh.js'
 import type { AmphoraRow } from './rows.js'
@@ -42,6 +43,8 @@ export async function writeSupportBundle(instance: Instance, row: AmphoraRow, ou
       mkdirSync(folder)
       const put = (file: string, text: string) => writeFileSync(join(folder, file), text, { mode: 0o600 })
       put('amphora.txt', `${table(await describeAmphora(instance, row)).join('\n')}\n`)
+      const console = await consoleOf(instance.directory, row.id)
+      if (console !== null) put('console.txt', console)
       const { address } = row
       if (address !== null) {
         const logs = await withAgents(instance, agents => agents.logs(row.id, address, 5000)).catch((error: Error) => [

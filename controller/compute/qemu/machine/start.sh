@@ -27,8 +27,10 @@ ulimit -u unlimited 2>/dev/null || true
 # Neither QEMU nor what copies its output has any right on the host.
 confined="setpriv --reuid $accounts --regid $accounts --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all"
 
-# Not a child of this process, whose only child is the machine.
-exec > >(exec 3>&- 4>&- 5>&- 7>&-; $confined perl "$here/console.pl" 262144 1<>"$directory/console" 2>/dev/null &) 2>&1
+# It leaves at once what it was started by: the only child of the holder is the machine.
+copy=$(<"$here/console.pl")
+exec 8<>"$directory/console"
+exec > >(exec 3>&- 4>&- 5>&- 7>&- >&8 8>&- 2>/dev/null; exec $confined perl -e "$copy" 262144) 2>&1 8>&-
 wait $!
 
 exec 11<>"$directory/disk.qcow2" 12<"$disk"

@@ -1,4 +1,5 @@
 import type { PluggedPort } from '../../../compute/driver.js'
+import { patienceSeconds } from '../../../compute/placement.js'
 import type { Database } from '../../../database/connection.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { addressesOf, type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../../network/driver.js'
@@ -88,6 +89,7 @@ async function observeAmphora(
   for (const port of createdPorts.values()) if (port.deviceId === row.id) ports.set(port.id, port)
   const observed: ObservedAmphora = {
     ...unobserved(row),
+    patienceSeconds: machine === null ? 0 : patienceSeconds(parts.placement, machine.driver),
     // Without a recorded address, the machine counts as absent: creating it again is harmless and yields the address.
     machine: row.managementAddress === null ? 'absent' : (machine?.state ?? 'absent'),
     ports: [...ports.values()].filter(port => port.deviceOwner === PORT_OWNER.amphora),
@@ -116,6 +118,7 @@ const unobserved = (row: AmphoraRow): ObservedAmphora => ({
   plugged: [],
   interfaces: [],
   agent: { state: 'unreachable' },
+  patienceSeconds: 0,
   serves: null,
 })
 

@@ -11,9 +11,8 @@ export function agentTarget(masterKey: Buffer, amphoraId: string, host: string):
   return { amphoraId, host, hostKey: amphoraIdentity(masterKey, amphoraId).sshHostKeyPublic }
 }
 
-const PROBE_LIMITS = { timeoutMs: 2_000, connectTimeoutMs: 2_000 }
-/** A login to an emulated machine that still starts takes seconds. */
-const START_LIMITS = { timeoutMs: 6_000, connectTimeoutMs: 6_000 }
+/** A login to an emulated machine on a busy host takes seconds: the next probe finds it further on. */
+const PROBE_LIMITS = { timeoutMs: 2_000, connectTimeoutMs: 8_000 }
 const PROBE_PAUSE_MS = 200
 const POLL_PAUSE_MS = 50
 
@@ -40,7 +39,7 @@ export async function awaitAgent(
   for (;;) {
     assertHeld()
     try {
-      return await agents.request(target, { verb: 'hello' }, START_LIMITS)
+      return await agents.request(target, { verb: 'hello' }, PROBE_LIMITS)
     } catch (error) {
       if (!(error instanceof AgentUnreachable) || performance.now() > until) throw error
     }

@@ -11,7 +11,10 @@ import { SshConnection } from './ssh-connection.js'
 export type { AgentTarget, AgentVerb, RequestBody }
 export { AgentRefused, AgentUnreachable }
 
-/** Milliseconds for the whole request (default 60 s), and within that for connecting (default 10 s). */
+/**
+ * Milliseconds for the whole request (default 60 s), and for connecting (default 10 s). Connecting may take longer than the
+ * request: the next one finds it further on.
+ */
 export type AgentLimits = { timeoutMs?: number; connectTimeoutMs?: number }
 
 export type AgentConnections = {
@@ -66,8 +69,7 @@ export class SshAgentConnections implements AgentConnections {
     const until = performance.now() + timeoutMs
     for (let attempt = 1; ; attempt++) {
       if (this.#isStopped) throw new AgentUnreachable(target.amphoraId, 'stopped', 'The controller is stopping.')
-      const left = Math.max(1, until - performance.now())
-      const { connection, isNew } = this.#connectionTo(target, Math.min(left, connectTimeoutMs))
+      const { connection, isNew } = this.#connectionTo(target, connectTimeoutMs)
       try {
         return await connection.ask(body, until)
       } catch (error) {

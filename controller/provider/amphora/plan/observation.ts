@@ -79,6 +79,8 @@ export type ObservedAmphora = AmphoraRow & {
   interfaces: readonly Pick<PluggedPort, 'id' | 'macAddress' | 'device'>[]
   /** `unreachable` if the machine is not running. */
   agent: ObservedAgent
+  /** How long its agent may be silent before its first configuration, if its machine is of a kind that starts slowly. */
+  patienceSeconds: number
   /** Whether it serves according to its host, inspected only if the agent does not answer. Null if unknown. */
   serves: boolean | null
 }

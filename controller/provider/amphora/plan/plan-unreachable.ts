@@ -33,7 +33,7 @@ export function verdictOn(
   if (isHeard(amphora, facts)) return amphora.unreachableSeconds > facts.replaceAfterSeconds ? 'replace' : 'wait'
   if (amphora.silentSeconds <= facts.staleAfterSeconds) return 'wait'
   if (amphora.serves === true) return 'wait'
-  if (amphora.appliedSha256 === null) return 'restart'
+  if (amphora.appliedSha256 === null) return amphora.silentSeconds > amphora.patienceSeconds ? 'restart' : 'wait'
   if (amphora.serves === false || amphorae.some(other => other !== amphora && hasVip(other))) {
     return isDesired(tree) ? 'restart' : 'wait'
   }
