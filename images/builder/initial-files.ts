@@ -32,8 +32,9 @@ export async function writeInitialFiles(root: string, checkout: string): Promise
 async function initialFiles(root: string, release: string, init: Uint8Array): Promise<Uint8Array> {
   const modules = join(root, 'usr/lib/modules', release)
   const dependencies = readFileSync(join(modules, 'modules.dep'), 'utf8')
-  const virtio = modulesInOrder(dependencies, MODULES.virtio)
-  const paths = modulesInOrder(dependencies, [...MODULES.virtio, ...MODULES.other])
+  const builtIn = readFileSync(join(modules, 'modules.builtin'), 'utf8')
+  const virtio = modulesInOrder(dependencies, builtIn, MODULES.virtio)
+  const paths = modulesInOrder(dependencies, builtIn, [...MODULES.virtio, ...MODULES.other])
   const lists = { virtio, other: paths.slice(virtio.length) }
   const fileName = (path: string) => `${moduleName(path)}.ko`
   const contents = await Promise.all(paths.map(path => decompressed(join(modules, path))))

@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Settings } from '../arguments.js'
+import { packVirtualBoxBox } from '../boxes/virtualbox-box.js'
 import { makeDisk } from '../disk.js'
 import { writeInitialFiles } from '../initial-files.js'
 import { fetchNode, NODE_VERSION } from '../node.js'
@@ -43,7 +44,11 @@ export async function buildLab(
     const size = { mebibytes: DISK_GIBIBYTES * 1024, keepsTimes: true }
     await tools.step('Disk', () => makeDisk(files, inside('box.img'), size, tools))
     rmSync(files, { recursive: true })
-    await tools.step('Box', () => packLibvirtBox(work, tools))
+    await tools.step('Boxes', async () => {
+      const machine = { name: 'lab', diskMebibytes: DISK_GIBIBYTES * 1024, memoryMebibytes: 512, processors: 1 }
+      await packVirtualBoxBox(inside('box.img'), inside('lab-virtualbox.box'), machine, tools)
+      await packLibvirtBox(work, tools)
+    })
     const { packages } = base
     const manifest = { format: 1, suite: settings.suite, architecture: 'amd64', kernel, node: NODE_VERSION, packages }
     writeFileSync(inside('manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)

@@ -18,6 +18,8 @@ import { SEED_FILES, SEED_LABEL, type Seed, seedDisk } from '../../../amphora-ag
 import { importImage, listImages, removeImage } from '../../../controller/cli/commands/image/image-store.js'
 import { readArguments, UsageError } from '../../../images/builder/arguments.js'
 import { billOfMaterials, debianPart, lockedParts } from '../../../images/builder/bill-of-materials.js'
+import { machineDescription } from '../../../images/builder/boxes/machine-description.js'
+import { withContentId } from '../../../images/builder/boxes/virtualbox-box.js'
 import { characterDevice, cpioArchive, directory, file, link } from '../../../images/builder/cpio.js'
 import { fileTimes } from '../../../images/builder/file-times.js'
 import { modulesInOrder } from '../../../images/builder/kernel-modules.js'
@@ -80,9 +82,12 @@ kernel/drivers/virtio/virtio.ko.xz: kernel/drivers/virtio/virtio_ring.ko.xz
 kernel/drivers/virtio/virtio_ring.ko.xz:
 kernel/drivers/char/virtio-rng.ko.xz: kernel/drivers/virtio/virtio.ko.xz kernel/drivers/virtio/virtio_ring.ko.xz
 `
-  const names = modulesInOrder(dependencies, ['virtio_pci', 'virtio_rng']).map(path => path.replace(/.*\//, ''))
+  const builtIn = 'kernel/fs/ext4/ext4.ko\n'
+  const names = modulesInOrder(dependencies, builtIn, ['ext4', 'virtio_pci', 'virtio_rng']).map(path =>
+    path.replace(/.*\//, ''),
+  )
   t.strictSame(names, ['virtio_ring.ko.xz', 'virtio.ko.xz', 'virtio_pci.ko.xz', 'virtio-rng.ko.xz'])
-  t.throws(() => modulesInOrder(dependencies, ['nothing']), /no module nothing/)
+  t.throws(() => modulesInOrder(dependencies, builtIn, ['nothing']), /no module nothing/)
 })
 
 t.test('the first sector names one bootable partition, behind the program that boots', async t => {
@@ -130,6 +135,42 @@ SHA256: aa
     { name: 'zlib1g', version: '1:1.2.13.dfsg-1', architecture: 'amd64', source: 'zlib', sha256: 'bb' },
   ])
   t.throws(() => parsePackages('Package: bash\nVersion: 1\n'), /not describe this package completely/)
+})
+
+/** Prints what an XML parser finds: the disk's file and format, and of each item the type and the order of its elements. */
+const READ_DESCRIPTION = `
+import sys, json, xml.etree.ElementTree as E
+ovf = '{http://schemas.dmtf.org/ovf/envelope/1}'
+rasd = '{http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData}'
+root = E.parse(sys.stdin).getroot()
+disk, file = root.find(f'.//{ovf}Disk'), root.find(f'.//{ovf}File')
+items = [[child.tag.replace(rasd, '') for child in item] for item in root.iter(f'{ovf}Item')]
+print(json.dumps({
+  'root': root.tag == f'{ovf}Envelope',
+  'capacity': disk.get(f'{ovf}capacity'),
+  'file': file.get(f'{ovf}href') if file.get(f'{ovf}id') == disk.get(f'{ovf}fileRef') else None,
+  'name': root.find(f'{ovf}VirtualSystem').get(f'{ovf}id'),
+  'types': [item.find(f'{rasd}ResourceType').text for item in root.iter(f'{ovf}Item')],
+  'sorted': all(item == sorted(item) and 'ElementName' in item and 'InstanceID' in item for item in items),
+}))`
+
+t.test('an XML parser reads the description of a machine for VirtualBox', async t => {
+  const described = { processors: 1, memoryMebibytes: 256, disk: 'disk.vmdk', diskMebibytes: 1024 }
+  const input = machineDescription({ ...described, name: 'a & "b"' })
+  const found = execFileSync('python3', ['-c', READ_DESCRIPTION], { input, encoding: 'utf8' })
+  t.strictSame(JSON.parse(found), {
+    ...{ root: true, capacity: '1073741824', file: 'disk.vmdk', name: 'a & "b"' },
+    types: ['3', '4', '5', '17', '10'],
+    sorted: true,
+  })
+  const vmdk = Buffer.concat([
+    Buffer.alloc(512),
+    Buffer.from('# Disk DescriptorFile\nversion=1\nCID=1234abcd\nparentCID=ffffffff\n'),
+  ])
+  const changed = withContentId(vmdk)
+  t.equal(changed.length, vmdk.length)
+  t.match(changed.toString(), /\nCID=6b726174\nparentCID=ffffffff\n/, 'a disk has the same id each time')
+  t.throws(() => withContentId(Buffer.alloc(512)), /without a description/)
 })
 
 t.test('the command line is read, and its faults are named', async t => {
