@@ -96,7 +96,17 @@ t.test('agents are upgraded in place', async t => {
   })
 
   await t.test('a mark that nobody carries out is noticed, and given up in the end', async t => {
-    await db('load_balancer').update({ recheck_at: null })
+    const later = new Date(Date.now() + 60_000)
+    for (const held of [{ lease_until: later }, { retry_at: later }]) {
+      await db('load_balancer').update({ recheck_at: null, ...held })
+      await tend(BROKEN_AGENT)
+      t.match(
+        await db('load_balancer').where({ id: scene.id }).first(),
+        { recheck_at: null },
+        'it is left to its worker',
+      )
+    }
+    await db('load_balancer').update({ recheck_at: null, lease_until: null, retry_at: null })
     await tend(BROKEN_AGENT)
     t.not((await db('load_balancer').where({ id: scene.id }).first()).recheck_at, null)
     await db('amphora')

@@ -36,7 +36,8 @@ export async function markUpgrade(
 }
 
 /**
- * Wakes the workers of load balancers whose marks were overlooked, and gives up those that nobody carries out.
+ * Wakes the workers of load balancers whose marks were overlooked, and gives up those that nobody carries out. What a
+ * worker holds now, or will try again, is left to it.
  * @param bundle hash of this controller's agent
  */
 export async function tendMarks(database: Database, bundle: string): Promise<void> {
@@ -53,7 +54,8 @@ export async function tendMarks(database: Database, bundle: string): Promise<voi
     database,
     sql`
      UPDATE load_balancer lb SET recheck_at = now()
-      WHERE lb.recheck_at IS NULL AND lb.id IN (SELECT load_balancer_id FROM amphora WHERE upgrade_to = ${bundle})
+      WHERE lb.recheck_at IS NULL AND lb.retry_at IS NULL AND (lb.lease_until IS NULL OR lb.lease_until < now())
+        AND lb.id IN (SELECT load_balancer_id FROM amphora WHERE upgrade_to = ${bundle})
      RETURNING pg_notify(${WAKE_CHANNEL}, lb.id::text)`,
   )
 }
