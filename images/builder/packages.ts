@@ -19,6 +19,8 @@ const AMPHORA_PACKAGES = [
   'iputils-ping',
   'keepalived',
   'kmod',
+  // Accounts without a shell need its nologin: sshd refuses an account whose shell is not there.
+  'login',
   'libstdc++6',
   'mount',
   'netbase',
