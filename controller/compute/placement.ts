@@ -63,6 +63,14 @@ export function placementRules(settings: ComputeSettings): PlacementRules {
   }
 }
 
+/** The drivers that the settings name: of load balancers without a compute flavor, of compute flavors and of zones. */
+export function namedDrivers({ driver, flavors, zones }: ComputeSettings): ComputeDriverKind[] {
+  const standard = computeDriver(driver)
+  if (!standard.runsMachines) return [standard]
+  const others = [...Object.values(flavors), ...Object.values(zones)].flatMap(one => one.driver ?? [])
+  return [...new Set([driver, ...others])].map(computeDriver)
+}
+
 /**
  * Decides on what and where the machines of a load balancer run. Pure.
  * @returns a sentence instead if what it asks for does not exist or does not go together

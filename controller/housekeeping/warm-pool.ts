@@ -42,12 +42,12 @@ export async function sizeWarmPool(pool: WarmPool): Promise<void> {
   if (differences(flavors, await countPool(pool, database)).length === 0) return
   await inTransaction(database, async trx => {
     await execute(trx, sql`SELECT pg_advisory_xact_lock(hashtext('krater warm pool'))`)
-    for (const { flavor, driver, missing } of differences(flavors, await countPool(pool, trx))) {
+    for (const { flavor, driver, imageTag, missing } of differences(flavors, await countPool(pool, trx))) {
       if (missing > 0) {
         await execute(
           trx,
           sql`INSERT INTO amphora (id, status, compute_driver, compute_flavor, image_tag, host_id)
-              SELECT gen_random_uuid(), 'BOOTING', ${driver}, ${flavor}, ${flavors.get(flavor)?.imageTag ?? null},
+              SELECT gen_random_uuid(), 'BOOTING', ${driver}, ${flavor}, ${imageTag},
                      ${boundTo(parts.placement, driver, parts.hostId)}::uuid
                 FROM generate_series(1, ${missing}::int)`,
         )
@@ -56,7 +56,8 @@ export async function sizeWarmPool(pool: WarmPool): Promise<void> {
           trx,
           sql`UPDATE amphora SET status = 'PENDING_DELETE', updated_at = now()
             WHERE id IN (SELECT id FROM amphora
-                          WHERE ${isInPool(pool)} AND compute_flavor IS NOT DISTINCT FROM ${flavor} AND compute_driver IS NOT DISTINCT FROM ${driver}
+                          WHERE ${isInPool(pool)} AND coalesce(compute_flavor, '') = ${flavor}
+                            AND coalesce(compute_driver, '') = ${driver} AND image_tag IS NOT DISTINCT FROM ${imageTag}
                           ORDER BY status, created_at DESC LIMIT ${-missing} FOR UPDATE SKIP LOCKED)`,
         )
       }
@@ -64,25 +65,46 @@ export async function sizeWarmPool(pool: WarmPool): Promise<void> {
   })
 }
 
-type Pooled = { flavor: string; driver: string; count: number }
+/** Amphorae of one kind in the pool. `imageTag` is that of the image they run, or will. */
+type Pooled = { flavor: string; driver: string; imageTag: string | null; count: number }
 
-/** By how many amphorae the pool lacks, or with a negative number exceeds, what it should have of each flavor. */
+/**
+ * By how many amphorae the pool lacks, or with a negative number exceeds, what it should have of each flavor. Those of a
+ * flavor without an image tag may run any image: their driver has chosen it.
+ */
 function differences(flavors: ReadonlyMap<string, Flavor>, pool: readonly Pooled[]) {
-  const wanted = [...flavors].map(([flavor, { driver, warm }]) => ({ flavor, driver, warm }))
-  const isOf = (one: Omit<Pooled, 'count'>) => (other: Omit<Pooled, 'count'>) =>
-    one.flavor === other.flavor && one.driver === other.driver
+  const wanted = [...flavors].map(([flavor, { driver, imageTag, warm }]) => {
+    const found = pool.filter(
+      one => one.flavor === flavor && one.driver === driver && (imageTag === null || one.imageTag === imageTag),
+    )
+    return { flavor, driver, imageTag, warm, found }
+  })
+  const useless = pool.filter(one => !wanted.some(({ found }) => found.includes(one)))
   return [
-    ...wanted.map(({ warm, ...one }) => ({ ...one, missing: warm - (pool.find(isOf(one))?.count ?? 0) })),
-    ...pool.filter(one => !wanted.some(isOf(one))).map(({ count, ...one }) => ({ ...one, missing: -count })),
+    ...wanted.flatMap(({ found, warm, ...kind }) => {
+      const missing = warm - found.reduce((sum, { count }) => sum + count, 0)
+      return missing >= 0 ? [{ ...kind, missing }] : surplusOf(found, -missing)
+    }),
+    ...surplusOf(useless, Number.POSITIVE_INFINITY),
   ].filter(({ missing }) => missing !== 0)
+}
+
+/** Takes `surplus` amphorae, or all, from the kinds in order. */
+function surplusOf(kinds: readonly Pooled[], surplus: number) {
+  let left = surplus
+  return kinds.map(({ count, ...kind }) => {
+    const taken = Math.min(count, left)
+    left -= taken
+    return { ...kind, missing: -taken }
+  })
 }
 
 async function countPool(pool: WarmPool, database: Database): Promise<Pooled[]> {
   return many(
     database,
     sql<Pooled>`
-      SELECT compute_flavor AS flavor, compute_driver AS driver, count(*)::int AS count
-        FROM amphora WHERE ${isInPool(pool)} GROUP BY compute_flavor, compute_driver`,
+      SELECT coalesce(compute_flavor, '') AS flavor, coalesce(compute_driver, '') AS driver, image_tag AS "imageTag", count(*)::int AS count
+        FROM amphora WHERE ${isInPool(pool)} GROUP BY 1, 2, 3`,
   )
 }
 

@@ -1,7 +1,7 @@
 import { accessSync, constants, existsSync, statfsSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
-import { computeDriver } from '../../compute/drivers.js'
 import type { ComputeDriverKind } from '../../compute/kind.js'
+import { namedDrivers } from '../../compute/placement.js'
 import type { Configuration } from '../../config/schema.js'
 import { postgresPrograms } from '../../database/private-cluster.js'
 import { networkDriver } from '../../network/drivers.js'
@@ -23,7 +23,7 @@ const OWN_PROGRAMS: ComputeDriverKind['programs'] = [['ssh-keygen', 'openssh-cli
 
 /** Debian packages that Krater and the configured drivers need and this machine lacks. */
 export function missingPackages({ directory, config }: Instance): string[] {
-  const kinds = [computeDriver(config.compute.driver), networkDriver(config.network.driver)]
+  const kinds = [...namedDrivers(config.compute), networkDriver(config.network.driver)]
   const needed = [...OWN_PROGRAMS, ...kinds.flatMap(({ programs }) => programs)]
   const missing = needed.filter(([program]) => !isInstalled(program)).map(([, name]) => name)
   if (usesPrivateCluster(config, directory) && !hasPostgres()) missing.push('postgresql')

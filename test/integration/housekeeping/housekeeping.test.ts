@@ -126,6 +126,47 @@ t.test('housekeeping', async t => {
     await db('amphora').delete()
   })
 
+  await t.test(
+    'the pool has as many amphorae of each flavor as the settings say, and none that they do not',
+    async t => {
+      const drivers = createAmphoraWorld().enter()
+      const parts = {
+        ...{
+          ...drivers,
+          agentBundle: null,
+          hostId: null,
+          masterKey: Buffer.alloc(32, 7),
+          controllerPublicKey: '',
+          operatorPublicKey: '',
+        },
+        ...{ healthManagers: [], keyChannel: NO_KEY_CHANNEL, beatIntervalSeconds: 3 },
+      }
+      const { signal } = new AbortController()
+      const size = (compute: object) =>
+        sizeWarmPool({ database: db, parts: { ...parts, placement: rulesOf(compute) }, owner: 'test', log, signal })
+      const pooled = async () => {
+        const rows = await db('amphora').where({ status: 'BOOTING' }).select('compute_flavor', 'image_tag')
+        return rows.map(row => [row.compute_flavor, row.image_tag].filter(text => text !== null).join(' ')).sort()
+      }
+      const large = { driver: 'namespace', memory: 4096, warm: 2 }
+      await size({ flavors: { large } })
+      t.same(await pooled(), ['large', 'large', 'namespace'])
+      await size({ flavors: { large: { ...large, warm: 1 } }, warm_amphorae: 0 })
+      t.same(await pooled(), ['large'])
+      await db('amphora').where({ compute_flavor: 'large' }).update({ image_tag: 'amphora' })
+      await size({ flavors: { large: { ...large, warm: 1 } }, warm_amphorae: 0 })
+      t.same(await pooled(), ['large amphora'], 'the image that the driver chose is as good as any')
+      await size({ flavors: { large: { ...large, image_tag: 'beta' } }, warm_amphorae: 0 })
+      t.same(await pooled(), ['large beta', 'large beta'], 'another image is not')
+      await db('amphora').update({ compute_driver: 'gone' })
+      await size({ flavors: { large } })
+      t.same(await pooled(), ['large', 'large', 'namespace'], 'amphorae of another driver are replaced')
+      await size({ warm_amphorae: 0 })
+      t.same(await pooled(), [])
+      await db('amphora').delete()
+    },
+  )
+
   await t.test('what a dead housekeeper left unfinished is finished by another', async t => {
     const world = createAmphoraWorld()
     const id = randomUUID()

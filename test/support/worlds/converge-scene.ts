@@ -1,5 +1,6 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { Bindings } from '../../../controller/bindings/bindings.js'
+import type { PlacementRules } from '../../../controller/compute/placement.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { channelAccessOf } from '../../../controller/key-channel/keys.js'
@@ -26,14 +27,14 @@ export const config = configurationSchema.parse({})
 
 export const providerOf = (
   database: Database,
-  drivers: Pick<AmphoraProviderOptions, 'network' | 'compute' | 'agents' | 'turns'>,
+  drivers: Pick<AmphoraProviderOptions, 'network' | 'compute' | 'agents' | 'turns'> & { placement?: PlacementRules },
   bindings: Bindings = NO_BINDINGS,
   agentBundle: AmphoraProviderOptions['agentBundle'] = null,
 ): Provider =>
   createAmphoraProvider({
-    ...drivers,
     placement: rulesOf(),
     agentBundle,
+    ...drivers,
     database,
     hostId: null,
     masterKey: Buffer.alloc(32, 7),
@@ -188,8 +189,12 @@ const desiredSubnets = (tree: LoadBalancerTree) => [
   ...new Set([VIP_SUBNET, ...tree.pools.flatMap(pool => pool.members).flatMap(member => member.subnetId ?? [])]),
 ]
 
-/** A warm amphora, as housekeeping leaves one. */
-export async function addWarmAmphora(db: Database, world: AmphoraWorld): Promise<string> {
+/** A warm amphora, as housekeeping leaves one. @param columns beside those of the standard flavor */
+export async function addWarmAmphora(
+  db: Database,
+  world: AmphoraWorld,
+  columns: Record<string, unknown> = {},
+): Promise<string> {
   const id = randomUUID()
   const { network, compute } = world.enter()
   const { subnet } = await network.managementNetwork()
@@ -226,6 +231,7 @@ export async function addWarmAmphora(db: Database, world: AmphoraWorld): Promise
     ...PLACEMENT_COLUMNS,
     lb_network_ip: managementPort.fixedIps[0]?.address,
     management_port_id: managementPort.id,
+    ...columns,
   })
   return id
 }

@@ -92,7 +92,8 @@ export async function createFaultyKrater(t: Test): Promise<FaultyKrater> {
   }
   await execute(
     database.of('load_balancer'),
-    sql`INSERT INTO amphora (id, status, lb_network_ip) VALUES (${AMPHORA}, 'READY', '127.0.0.1')`,
+    sql`INSERT INTO amphora (id, status, lb_network_ip, compute_driver, compute_flavor)
+          VALUES (${AMPHORA}, 'READY', '127.0.0.1', 'noop', 'noop')`,
   )
   await bootstrapNetworks(database.of('network'), { cidr: CIDR, serviceProjectId: 'service' })
   const mounted: string[] = []

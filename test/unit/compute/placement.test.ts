@@ -1,7 +1,10 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { imageFindings } from '../../../controller/cli/commands/doctor/compute.js'
 import {
+  namedDrivers,
   type PlacementRequest,
+  type PlacementRules,
   placementOf,
   placementRules,
   resolvePlacement,
@@ -99,4 +102,39 @@ t.test('the tables of flavors and zones are checked, and may be JSON in the envi
     ['zones: {here: {driver: mars}}', /compute\.zones: .* \(here\.driver: /],
   ]
   for (const [text, message] of wrong) t.throws(() => flavors(text), { message }, text)
+})
+
+t.test('the doctor names flavors whose image is not there', async t => {
+  const size = { memoryMiB: 256, cores: 1 }
+  const boots = {
+    offers: { flavors: [], zones: [] },
+    images: 'required',
+    ownsManagement: false,
+    startSeconds: 30,
+    size,
+  } as const
+  const machine = { driver: 'machine', ...size, imageTag: null, warm: 0 }
+  const both: PlacementRules = {
+    ...rules,
+    drivers: new Map([...rules.drivers, ['machine', boots]]),
+    flavors: new Map([...rules.flavors, ['vm', machine], ['old', { ...machine, imageTag: 'old' }]]),
+  }
+  const drivers = new Set(['namespace', 'machine'])
+  const texts = (tags: string[], named = drivers) =>
+    imageFindings(both, named, tags).map(({ state, text }) => `${state} ${text}`)
+  t.same(texts([]), [
+    'fault Machines of the compute flavor vm run the amphora image with the tag amphora, but there is none at all',
+    'fault Machines of the compute flavor old run the amphora image with the tag old, but there is none at all',
+  ])
+  t.match(texts(['amphora']), [/^fault .* flavor old .* only amphora$/])
+  t.match(texts(['amphora', 'old']), [/^ok .* amphora, old$/])
+  t.same(texts([], new Set(['namespace'])), [], 'a driver that nothing names needs no image')
+})
+
+t.test('the doctor checks the drivers that the settings name', async t => {
+  const named = (compute: string) =>
+    namedDrivers(parseConfiguration(`compute: ${compute}`, {}).compute).map(({ name }) => name)
+  t.same(named('{}'), ['namespace'])
+  t.same(named('{flavors: {a: {driver: namespace}}, zones: {b: {driver: namespace}, c: {}}}'), ['namespace'])
+  t.same(named('{driver: noop, flavors: {a: {driver: namespace}}}'), ['noop'])
 })

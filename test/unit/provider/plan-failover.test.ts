@@ -1,4 +1,5 @@
 import t from 'tap'
+import { apartFrom } from '../../../controller/provider/amphora/plan/apart.js'
 import type { ObservedAmphora } from '../../../controller/provider/amphora/plan/observation.js'
 import { plan } from '../../../controller/provider/amphora/plan/plan.js'
 import type { Step } from '../../../controller/provider/amphora/plan/step.js'
@@ -27,6 +28,24 @@ const draining = (amphora: ObservedAmphora, ended: boolean): ObservedAmphora => 
     appliedSha256: '',
     drain: { ended, cut: 0 },
   },
+})
+
+t.test('a machine stands apart from those in other roles that stay', async t => {
+  const amphora = (id: string, role: ObservedAmphora['role'], change: Partial<ObservedAmphora> = {}) =>
+    ({ id, role, status: 'ALLOCATED', replacing: false, ...change }) as const
+  const [master, backup] = [amphora('m', 'MASTER'), amphora('b', 'BACKUP')]
+  const leaving = amphora('l', 'MASTER', { replacing: true })
+  const gone = amphora('g', 'MASTER', { status: 'PENDING_DELETE' })
+  const cases: [readonly ReturnType<typeof amphora>[], string, string[]][] = [
+    [[amphora('s', 'STANDALONE')], 's', []],
+    [[amphora('s', 'STANDALONE', { replacing: true }), amphora('t', 'STANDALONE')], 't', []],
+    [[master, backup], 'b', ['m']],
+    [[leaving, backup], 'b', ['l']],
+    [[leaving, master, backup], 'b', ['m']],
+    [[leaving, master, backup], 'm', ['b']],
+    [[gone, backup], 'b', []],
+  ]
+  for (const [amphorae, id, expected] of cases) t.same(apartFrom(amphorae, id), expected, `${id} of ${amphorae.length}`)
 })
 
 t.test('replacing a single amphora', async t => {

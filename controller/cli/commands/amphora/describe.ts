@@ -7,7 +7,7 @@ import { agentBundle, computeDriverOf, hostMachines } from '../../wiring/drivers
 import type { Instance } from '../../wiring/instance.js'
 import { withAgents } from './agents.js'
 import { enrolledHostOf } from './enrolled/host-of-amphora.js'
-import { type AmphoraRow, lastHeartbeat } from './rows.js'
+import { type AmphoraRow, imageText, lastHeartbeat } from './rows.js'
 
 /** An amphora's row, machine, heartbeats and agent status, each as far as available. */
 export async function describeAmphora(instance: Instance, row: AmphoraRow): Promise<[string, string][]> {
@@ -35,6 +35,8 @@ export async function describeAmphora(instance: Instance, row: AmphoraRow): Prom
     ['last heartbeat', lastHeartbeat(row)],
     ['holds the VIP', vipText(row, typeof agent === 'string' ? undefined : agent.holdsVip)],
     ['machine', machineText(machine, host)],
+    ['compute', `driver ${row.driver ?? '-'}, flavor ${row.flavor ?? '-'}, zone ${row.zone ?? '-'}`],
+    ['image', row.imageId === null ? imageText(row) : `${imageText(row)}, sha256 ${row.imageId}`],
     ...(typeof agent === 'string'
       ? ([['agent', agent]] as [string, string][])
       : ([

@@ -1,9 +1,20 @@
 import type { Command } from '../../command.js'
 import { print, table } from '../../terminal.js'
-import { amphoraRows, lastHeartbeat } from './rows.js'
+import { amphoraRows, imageText, lastHeartbeat } from './rows.js'
 import { withRows } from './with-rows.js'
 
-const HEADING = ['id', 'status', 'role', 'address', 'last heartbeat', 'load balancer']
+const HEADING = [
+  'id',
+  'status',
+  'role',
+  'address',
+  'last heartbeat',
+  'driver',
+  'flavor',
+  'zone',
+  'image',
+  'load balancer',
+]
 
 export const command: Command = {
   run: async directory => {
@@ -18,6 +29,10 @@ export const command: Command = {
       row.role ?? '-',
       row.address ?? '-',
       lastHeartbeat(row),
+      row.driver ?? '-',
+      row.flavor ?? '-',
+      row.zone ?? '-',
+      imageText(row),
       row.loadBalancerId === null
         ? '(in the warm pool)'
         : `${row.loadBalancerId} ${row.loadBalancerName ?? ''}`.trimEnd(),

@@ -20,6 +20,13 @@ export type AmphoraRow = {
   silentFor: number | null
   vrrpMaster: boolean | null
   haproxyRunning: boolean | null
+  /** Null for one that an earlier version made. */
+  driver: string | null
+  flavor: string | null
+  zone: string | null
+  imageTag: string | null
+  /** SHA-256 of the image's disk. */
+  imageId: string | null
 }
 
 export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
@@ -30,7 +37,8 @@ export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
            amphora.lb_network_ip AS address, amphora.vrrp_ip AS "vrrpIp", amphora.applied_generation AS "appliedGeneration",
            load_balancer.generation AS "desiredGeneration", amphora.created_at AS "createdAt",
            extract(epoch FROM now() - health.last_seen)::float8 AS "silentFor", health.vrrp_master AS "vrrpMaster",
-           health.haproxy_running AS "haproxyRunning"
+           health.haproxy_running AS "haproxyRunning", amphora.compute_driver AS driver, amphora.compute_flavor AS flavor,
+           amphora.cached_zone AS zone, amphora.image_tag AS "imageTag", amphora.image_id AS "imageId"
       FROM amphora
       LEFT JOIN load_balancer ON load_balancer.id = amphora.load_balancer_id
       LEFT JOIN amphora_health health ON health.amphora_id = amphora.id
@@ -52,3 +60,7 @@ export async function amphoraRow(database: Database, prefix: string): Promise<Am
 export function lastHeartbeat({ silentFor }: AmphoraRow): string {
   return silentFor === null ? 'never' : `${Math.max(0, Math.round(silentFor))} s ago`
 }
+
+/** The tag of the image that it runs; `host` if it runs its host's programs. */
+export const imageText = ({ imageTag, imageId, address }: AmphoraRow): string =>
+  imageTag ?? (imageId === null && address !== null ? 'host' : '-')

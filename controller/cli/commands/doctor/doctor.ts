@@ -8,10 +8,10 @@ import type { Fault } from '../../faults/fault.js'
 import { requireRoot } from '../../host/checks.js'
 import { runningProcesses } from '../../state-directory/run-record.js'
 import { green, print, red, table } from '../../terminal.js'
-import { computeDriverOf } from '../../wiring/drivers.js'
 import { isInitialised, openInstance } from '../../wiring/instance.js'
 import { checkAmphorae } from './amphorae.js'
 import { checkApiTls } from './api-tls.js'
+import { checkCompute } from './compute.js'
 import { checkDatabase } from './database.js'
 import { environmentOf } from './environment.js'
 import { checkKeyFiles, checkKeyManager } from './keys.js'
@@ -40,7 +40,7 @@ export async function doctor(directory: string): Promise<number> {
   }
   await check('packages', () => checkPackages(instance))
   await check('kernel', checkKernel)
-  await check('limits', () => computeDriverOf(instance).check(instance.config.compute))
+  await check('compute', () => checkCompute(instance))
   await check('state', () => checkState(instance))
   if (existsSync(directory)) await check('disk', () => checkDisk(instance))
   await check('processes', () => checkService(instance, running))

@@ -46,9 +46,9 @@ type Wanted = {
 }
 
 /**
- * Assigns a warm amphora of the placement to the load balancer. Unless it is for a repair, a project's adoptions in the last minute must
- * not exceed the number of warm amphorae: a project that keeps creating load balancers leaves some to others and to
- * repairs.
+ * Assigns a warm amphora of the placement to the load balancer, if possible in another zone than the other one of the
+ * pair. Unless it is for a repair, a project's adoptions in the last minute must not exceed the number of warm
+ * amphorae: a project that keeps creating load balancers leaves some to others and to repairs.
  * @returns false if none is available
  */
 async function adoptWarmAmphora(
@@ -72,7 +72,9 @@ async function adoptWarmAmphora(
                      WHERE project_id = ${projectId} AND created_at > now() - interval '1 minute'),
             warm AS (SELECT id FROM amphora
                       WHERE ${fits} AND (${isRepair} OR (SELECT count FROM had) <= (SELECT count(*) FROM amphora WHERE ${fits}))
-                      ORDER BY created_at LIMIT 1 FOR UPDATE SKIP LOCKED),
+                      ORDER BY cached_zone IN (SELECT other.cached_zone FROM amphora other, held
+                                                WHERE other.load_balancer_id = held.id AND other.role <> ${role}), created_at
+                      LIMIT 1 FOR UPDATE SKIP LOCKED),
             noted AS (INSERT INTO amphora_adoption (project_id) SELECT ${projectId} FROM held, warm),
             ${bound(host)}
        UPDATE amphora a SET load_balancer_id = held.id, status = 'ALLOCATED', role = ${role}, vrrp_priority = ${vrrpPriority(role)}, updated_at = now()
