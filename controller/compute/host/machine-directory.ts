@@ -10,6 +10,7 @@ import { unlessGone } from './unless-gone.js'
  *   lock       locked by the process that holds the machine
  *   console    output of the machine while it started; of a virtual machine, the last of all that it and QEMU have said
  *   account    the uid and gid of its QEMU, if it is a virtual machine (qemu/machine/start.sh)
+ *   image      tag and id of the image whose root file system a machine in namespaces shares; absent if it shares its host's
  *   hardware   what a virtual machine has, as JSON; written before it starts
  *   monitor    the socket of QEMU's monitor
  *   disk.qcow2 what a virtual machine has changed of its image since its start
@@ -63,7 +64,13 @@ export function machineDirectory(directory: string) {
     start: (): string | undefined => (existsSync(inside('ready')) ? (read(inside('process')) ?? undefined) : undefined),
 
     forgetProcess: () => {
-      for (const name of ['process', 'ready', 'console']) rmSync(inside(name), { force: true })
+      for (const name of ['process', 'ready', 'console', 'image']) rmSync(inside(name), { force: true })
+    },
+
+    recordImage: ({ tag, id }: { tag: string; id: string }) => writeFileSync(inside('image'), `${tag} ${id}`),
+    image: (): { tag: string; id: string } | null => {
+      const [tag, id] = wordsOf(inside('image'))
+      return tag === undefined || id === undefined ? null : { tag, id }
     },
 
     recordPort: (portId: string, role: PortRole, addresses: readonly string[] = []) => {

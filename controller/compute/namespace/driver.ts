@@ -23,6 +23,7 @@ import { networkNamespace } from '../host/network-namespace.js'
 import { EXECUTABLE, READABLE, shareable } from '../host/shareable.js'
 import { inspectMachine } from './inspect-machine.js'
 import { sshdListens, startMachine } from './machine-process.js'
+import type { RootImage } from './root-image.js'
 
 export type NamespaceDriverOptions = {
   /** Distinguishes this installation's machines from others on the host. */
@@ -38,6 +39,11 @@ export type NamespaceDriverOptions = {
   agentBundle: string
   /** Node.js binary for the agent; default: this process's own. */
   nodeProgram?: string
+  /**
+   * The image with a tag (null: the standard one) whose root file system a machine shares, with its programs and agent;
+   * null: its host's. Default: always its host's.
+   */
+  findImage?: (tag: string | null) => RootImage | null
   /** Resources of the host that a machine may use if its flavor says nothing. */
   limits: Limits
   accounts: AccountRange
@@ -50,7 +56,7 @@ const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 
 /**
  * Runs amphorae in namespaces of this host: each has its own network, processes, host name and in-memory root,
- * which shares only the host's /usr. A machine outlives the controller. Calls for the same amphora run one after
+ * which shares only /usr, that of an image or the host's. A machine outlives the controller. Calls for the same amphora run one after
  * another.
  */
 export class NamespaceDriver implements ComputeDriver {
@@ -195,12 +201,12 @@ export class NamespaceDriver implements ComputeDriver {
       ...identityOf(spec.amphoraId, machine),
       state: 'running',
       zone: spec.placement.zone ?? LOCAL_ZONE,
-      image: null,
+      image: machine.files.image(),
     }
   }
 
   async #start(spec: MachineSpec, machine: MachineParts): Promise<void> {
-    const { agentBundle, nodeProgram = process.execPath, accounts, log } = this.#options
+    const { agentBundle, nodeProgram = process.execPath, findImage = () => null, accounts, log } = this.#options
     const { files, namespace } = machine
     await this.#takeDown(spec.amphoraId, machine)
     files.prepare()
@@ -214,11 +220,15 @@ export class NamespaceDriver implements ComputeDriver {
       )
       for (const { what, why } of lacking)
         log.warn({ amphoraId: spec.amphoraId, why }, `the machine has no ${what} limit`)
+      const image = findImage(spec.placement.imageTag)
+      if (image !== null) files.recordImage(image)
+      const programs = image === null ? { node: nodeProgram, agent: agentBundle } : programsIn(image.root)
       await startMachine({
         directory: files,
         keeper: keeper.pid,
-        node: shareable(nodeProgram, EXECUTABLE),
-        agentBundle: shareable(agentBundle, READABLE),
+        imageRoot: image?.root ?? null,
+        node: shareable(programs.node, EXECUTABLE),
+        agentBundle: shareable(programs.agent, READABLE),
         bootData: createBootData(spec, inForce),
         accounts,
         accountHint: Number.parseInt(spec.amphoraId.slice(0, 8), 16),
@@ -276,6 +286,11 @@ function limitsOf(
     processes,
   }
 }
+
+const programsIn = (root: string) => ({
+  node: join(root, 'opt/krater/node'),
+  agent: join(root, 'opt/krater/agent.mjs'),
+})
 
 const identityOf = (amphoraId: string, { namespace }: MachineParts) => ({
   amphoraId,

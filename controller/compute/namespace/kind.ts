@@ -17,7 +17,7 @@ export const namespaceKind: ComputeDriverKind = {
     const { amphora_memory: memoryMiB, amphora_processors: cores } = ownSettings.parse(settings)
     return { memoryMiB, cores }
   },
-  images: 'none',
+  images: 'optional',
   ownsManagement: false,
   startSeconds: 30,
   programs: [
@@ -39,12 +39,14 @@ export const namespaceKind: ComputeDriverKind = {
   open: async ({ stateDirectory, settings, instance, ...rest }) => {
     const { NamespaceDriver } = await import('./driver.js')
     const { Fabric } = await import('../../network/local/fabric.js')
+    const { findRootImage } = await import('./root-image.js')
     const { first_account: first, accounts: count } = ownSettings.parse(settings)
     return new NamespaceDriver({
       ...rest,
       instance,
       directory: join(stateDirectory, 'amphorae'),
       fabric: new Fabric({ instance }),
+      findImage: tag => findRootImage(stateDirectory, tag),
       limits: limitsOf(settings),
       accounts: { first, count },
     })

@@ -23,6 +23,8 @@ export async function startMachine(options: {
   directory: MachineDirectory
   /** A process in the user and network namespaces of the machine. */
   keeper: number
+  /** The root file system whose /usr it shares; null: the host's. */
+  imageRoot: string | null
   node: string
   agentBundle: string
   bootData: BootData
@@ -32,8 +34,8 @@ export async function startMachine(options: {
   /** Directories of the machine's control groups. */
   groups: readonly string[]
 }): Promise<void> {
-  const { directory, keeper, node, agentBundle, bootData, accounts, accountHint, groups } = options
-  const programs = [amphoraFiles, node, agentBundle]
+  const { directory, keeper, imageRoot, node, agentBundle, bootData, accounts, accountHint, groups } = options
+  const programs = [amphoraFiles, imageRoot ?? '', node, agentBundle]
   const words = [directory.path, `${keeper}`, ...programs, ...accountWords(accounts, accountHint), ...groups]
   // furnish.sh expects these names.
   const files = { ...bootData, seccomp: seccompLauncher(MACHINE_RULES, process.arch) }

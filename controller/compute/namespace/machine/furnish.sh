@@ -1,13 +1,14 @@
 #!/bin/bash
-# Creates the machine's root in memory and moves into it. It shares only the host's /usr, read-only.
-#   furnish.sh AMPHORA_FILES MACHINE_DIRECTORY NODE AGENT_BUNDLE FIRST_ACCOUNT
+# Creates the machine's root in memory and moves into it. It shares only the /usr of an image, or the host's, read-only.
+#   furnish.sh AMPHORA_FILES MACHINE_DIRECTORY IMAGE_ROOT NODE AGENT_BUNDLE FIRST_ACCOUNT
+# AMPHORA_FILES is images/amphora. IMAGE_ROOT is the root file system of an image, which has these files itself, or empty.
 # Runs as the host's root until its last line, with the host's uids: the machine's uid 0 is FIRST_ACCOUNT.
 # File 6 is the machine's user namespace. Process 1 inherits file 3, the machine's lock, opened again.
 # Standard input: a line `NAME BASE64` for each individual or secret file of the machine, then the line `end`.
 # If `end` is missing, the creator died, and the machine ends too.
 set -eu
 exec 3<"$2/lock" 5>&- 7>&-
-files=$1 directory=$2 node=$3 agent=$4 accounts=$5
+files=$1 directory=$2 image=$3 node=$4 agent=$5 accounts=$6
 # Group ids in etc/group.
 krater=1 tty=5
 root=$directory/root
@@ -19,32 +20,38 @@ mkdir -m 1777 tmp
 mkdir -m 700 root
 mkdir -p var/lib var/log var/empty opt/krater etc/krater etc/ssh etc/ssl etc/haproxy run/sshd
 
-share() { # SOURCE TARGET: mounts a directory or file of the host read-only, if it exists
+share() { # SOURCE TARGET: mounts a directory or file read-only, if it exists
   [ -e "$1" ] || return 0
   if [ -d "$1" ]; then mkdir -p "$2"; else : >"$2"; fi
   mount -o bind,ro,nosuid,nodev "$1" "$2"
 }
 
-share /usr usr
+share "$image/usr" usr
 for name in bin sbin lib lib32 lib64 libx32; do
-  if [ -L "/$name" ]; then ln -s "$(readlink "/$name")" "$name"; else share "/$name" "$name"; fi
+  if [ -L "$image/$name" ]; then ln -s "$(readlink "$image/$name")" "$name"; else share "$image/$name" "$name"; fi
 done
 share "$node" opt/krater/node
 share "$agent" opt/krater/agent.mjs
 
-cp -R "$files/etc/." etc/
+if [ -z "$image" ]; then
+  cp -R "$files/etc/." etc/
+else
+  # Its own version of each of them, which is as old as its agent.
+  while read -r name; do cp "$image/etc/$name" "etc/$name"; done < <(cd "$files/etc" && find . -type f)
+  files=$image/opt/krater
+fi
 cp "$files/agent.sh" "$files/init.sh" "$files/management.sh" opt/krater/
 for name in ld.so.cache ld.so.conf services protocols localtime; do
-  [ ! -e "/etc/$name" ] || cp -P "/etc/$name" "etc/$name"
+  [ ! -e "$image/etc/$name" ] || cp -P "$image/etc/$name" "etc/$name"
 done
 # The agent asks them over the tenants' networks where to ask about certificates.
 grep -s '^nameserver' /etc/resolv.conf >etc/resolv.conf || true
-share /etc/ld.so.conf.d etc/ld.so.conf.d
-share /etc/alternatives etc/alternatives
-share /etc/haproxy/errors etc/haproxy/errors
+share "$image/etc/ld.so.conf.d" etc/ld.so.conf.d
+share "$image/etc/alternatives" etc/alternatives
+share "$image/etc/haproxy/errors" etc/haproxy/errors
 # Not all of /etc/ssl: its folder `private` contains the host's keys.
-share /etc/ssl/certs etc/ssl/certs
-share /etc/ssl/openssl.cnf etc/ssl/openssl.cnf
+share "$image/etc/ssl/certs" etc/ssl/certs
+share "$image/etc/ssl/openssl.cnf" etc/ssl/openssl.cnf
 
 # Read-only protects the modes and owners of the host's device files. Writing to the devices still works.
 for name in null zero full random urandom tty; do

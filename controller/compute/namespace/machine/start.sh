@@ -1,12 +1,12 @@
 #!/bin/bash
 # Runs outside the machine and becomes the process that holds it: the machine ends when this process does.
-#   start.sh MACHINE_DIRECTORY KEEPER AMPHORA_FILES NODE AGENT_BUNDLE FIRST_ACCOUNT BLOCKS BLOCK CONTROL_GROUP...
-# KEEPER is a process in the user and network namespaces of the machine. AMPHORA_FILES is images/amphora.
+#   start.sh MACHINE_DIRECTORY KEEPER AMPHORA_FILES IMAGE_ROOT NODE AGENT_BUNDLE FIRST_ACCOUNT BLOCKS BLOCK CONTROL_GROUP...
+# KEEPER is a process in the user and network namespaces of the machine. For the others see furnish.sh.
 # Files: 0 the boot data (see furnish.sh), 3 the machine's lock, 4 the pipe for reporting readiness.
 set -eu
 umask 022
-directory=$1 keeper=$2 files=$3 node=$4 agent=$5 first=$6 blocks=$7 block=$8
-shift 8
+directory=$1 keeper=$2 files=$3 image=$4 node=$5 agent=$6 first=$7 blocks=$8 block=$9
+shift 9
 here=$(cd -- "$(dirname -- "$0")" && pwd)
 
 . "$here/../../host/holder.sh"
@@ -31,4 +31,4 @@ ulimit -i 1024
 cd /
 exec nsenter --net="/proc/$keeper/ns/net" \
   unshare --mount --pid --uts --ipc ${1:+--cgroup} --fork --kill-child \
-  /bin/bash "$here/furnish.sh" "$files" "$directory" "$node" "$agent" "$accounts"
+  /bin/bash "$here/furnish.sh" "$files" "$directory" "$image" "$node" "$agent" "$accounts"
