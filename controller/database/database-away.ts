@@ -24,7 +24,7 @@ const AWAY_STATE = /^(08...|57P..|53300|25006)$/
  * available. Knex puts the statement before the message.
  */
 const AWAY_MESSAGE =
-  /^Knex: Timeout acquiring a connection|(^|- )(Connection (terminated|ended)[a-z ]*|timeout expired|Query read timeout|Client (has encountered a connection error|was closed) and is not queryable)$/
+  /^Knex: Timeout acquiring a connection|(^|- )(Connection (terminated|ended)[a-z ]*|timeout expired|Query read timeout|There was an error establishing an SSL connection|Client (has encountered a connection error|was closed) and is not queryable)$/
 
 /** Whether the database was unreachable. The same work may then be retried: the error says nothing about the work. */
 export function isDatabaseAway(error: unknown): boolean {

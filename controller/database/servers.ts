@@ -4,8 +4,9 @@ import type { DatabaseServers } from './url.js'
 /** A server answered, but it takes no writes: it is a standby, or was set to read only. */
 export class NotPrimary extends Error {}
 
-/** The time for one server. With several, a dead one must not use up the time for all. */
-const CONNECT_MS = { alone: 5_000, amongOthers: 2_500 }
+const CONNECT_MS = 5_000
+/** If one server has not answered after this time, the next one is asked too. */
+const STAGGER_MS = 1_000
 
 /** Connects to the servers of one database. */
 export class Servers {
@@ -22,29 +23,41 @@ export class Servers {
   }
 
   /**
-   * Asks one after another.
+   * Asks one after another, without waiting long for those that do not answer. The first that is right wins.
    * @param config options of pg, without the server
-   * @throws what the server said that was closest to answering, once none is right
+   * @throws once none is right: that one takes no writes, else why the first cannot be reached
    */
-  async connect(config: pg.ClientConfig): Promise<pg.Client> {
+  connect(config: pg.ClientConfig): Promise<pg.Client> {
     const { urls } = this.#servers
+    const order = [...urls.keys()].map(step => (this.#first + step) % urls.length)
     const failures: unknown[] = []
-    for (const step of urls.keys()) {
-      const at = (this.#first + step) % urls.length
-      try {
-        const client = await this.#connectTo(urls[at] ?? '', config)
-        this.#first = at
-        return client
-      } catch (error) {
-        failures.push(error)
+    let isSettled = false
+    return new Promise((resolve, reject) => {
+      const askNext = () => {
+        const at = order.shift()
+        if (at === undefined || isSettled) return
+        const timer = setTimeout(askNext, STAGGER_MS)
+        const onAnswer = (client: pg.Client) => {
+          clearTimeout(timer)
+          if (isSettled) return void client.end().catch(() => undefined)
+          isSettled = true
+          this.#first = at
+          resolve(client)
+        }
+        const onFailure = (error: unknown) => {
+          clearTimeout(timer)
+          failures.push(error)
+          if (failures.length === urls.length) reject(failures.find(one => one instanceof NotPrimary) ?? failures[0])
+          else askNext()
+        }
+        this.#connectTo(urls[at] ?? '', config).then(onAnswer, onFailure)
       }
-    }
-    throw failures.find(error => error instanceof NotPrimary) ?? failures[0]
+      askNext()
+    })
   }
 
   async #connectTo(connectionString: string, config: pg.ClientConfig): Promise<pg.Client> {
-    const connectionTimeoutMillis = this.areSeveral ? CONNECT_MS.amongOthers : CONNECT_MS.alone
-    const client = new pg.Client({ ...config, connectionString, connectionTimeoutMillis })
+    const client = new pg.Client({ ...config, connectionString, connectionTimeoutMillis: CONNECT_MS })
     // Without a listener, an error after a failed attempt would end the process.
     client.on('error', () => undefined)
     try {

@@ -13,13 +13,17 @@ const DUE = sql`(t.generation > t.applied_generation OR t.recheck_at IS NOT NULL
 
 /**
  * SQL: a worker of this host may work on the load balancer (alias t). Machines belong to the host that made them, so
- * others leave the load balancer alone unless that host is gone. A host that others hold to be gone must tidy up first.
+ * others leave the load balancer alone unless that host is gone. If it has no machine yet, it suffices that no worker
+ * runs there. A host that others hold to be gone must tidy up first.
  * @param host null for a worker whose machines are bound to no host
  */
 const isOurs = (host: string | null): Fragment =>
   host === null
     ? sql`t.host_id IS NULL`
-    : sql`(t.host_id IS NULL OR t.host_id = ${host} OR t.host_id IN (SELECT id FROM controller_host WHERE gone_at IS NOT NULL))
+    : sql`(t.host_id IS NULL OR t.host_id = ${host} OR t.host_id IN (SELECT id FROM controller_host WHERE gone_at IS NOT NULL)
+           OR (t.applied_generation = 0 AND NOT EXISTS (SELECT FROM amphora WHERE amphora.load_balancer_id = t.id)
+               AND NOT EXISTS (SELECT FROM controller_process p
+                                WHERE p.host_id = t.host_id AND p.name = 'worker' AND p.last_seen_at > now() - interval '10 seconds')))
           AND EXISTS (SELECT FROM controller_host WHERE id = ${host} AND gone_at IS NULL)`
 
 /** Within a project: changes before rechecks of applied generations, then the longest waiting first. */

@@ -22,6 +22,7 @@ import { requireProtectedApis } from '../api-tls/plain-http.js'
 import type { Command } from '../command.js'
 import { listenersOf } from '../host/checks.js'
 import { OperatorError } from '../operator-error.js'
+import { readHostRecord } from '../state-directory/host.js'
 import {
   keyFiles,
   loadChannelCertificate,
@@ -32,7 +33,7 @@ import type { ProcessName } from '../state-directory/run-record.js'
 import { type ApiCertificate, openApiCertificate } from '../wiring/api-certificate.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { requireDefaultProvider } from '../wiring/default-provider.js'
-import { offersOf, openNetwork } from '../wiring/drivers.js'
+import { computeDriverOf, offersOf, openNetwork } from '../wiring/drivers.js'
 import { managementAddress } from '../wiring/host-networks.js'
 import { type Instance, openDatabase, openInstance } from '../wiring/instance.js'
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
@@ -175,6 +176,7 @@ function apisOf(
           network: await openNetwork(instance, open('network')),
           certificates,
           validate: tokens.validator(),
+          hostId: computeDriverOf(instance).runsMachines ? (readHostRecord(directory)?.id ?? null) : null,
           providers: providerCapabilities(offersOf(instance)),
           config: config.load_balancer,
           identityUrl: serviceUrls(config).identity,

@@ -140,7 +140,7 @@ type NewLoadBalancer = Omit<LoadBalancerPlan, 'vipPlan'> & {
 
 /** Stores a load balancer with its tree in one transaction. @returns JSON text of the response */
 async function storeLoadBalancer(
-  { database, config }: Service,
+  { database, config, hostId = null }: Service,
   call: Call,
   { id, projectId, body, objects, placement, vip }: NewLoadBalancer,
 ): Promise<string> {
@@ -156,6 +156,7 @@ async function storeLoadBalancer(
       vip_port_id: vip.portId,
       owns_vip_port: vip.ownsPort,
       additional_vips: json(vip.additional),
+      host_id: sql`(SELECT id FROM controller_host WHERE id = ${hostId}::uuid AND gone_at IS NULL AND removed_at IS NULL)`,
     }
     const created = sql`(VALUES (${id}::uuid, 1)) AS created (id, generation)`
     const inserted = await one(

@@ -10,6 +10,8 @@ export type Service = {
   network: NetworkDriver
   certificates: CertificateSource
   providers: readonly ProviderCapabilities[]
+  /** The controller host that this is, if machines are made on it: it gets what is created here. Default: any host. */
+  hostId?: string | null
   /** Settings of the operator. Each rule takes only those it needs. */
   config: LoadBalancerSettings
 }

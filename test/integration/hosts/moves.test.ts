@@ -77,12 +77,20 @@ t.test('a process gives signs of life with what it holds, and replaces a dead on
 
 t.test('a worker claims what is bound to its host, to none, or to one that is gone', async t => {
   const [free, ours, theirs] = [await due(), await due({ host_id: here.id }), await due({ host_id: there.id })]
+  const busy = { ...worker('elsewhere'), pid: 9 }
+  await recordSignOfLife(db, there.id, busy)
   t.same(idsOf(await claimsOf(here.id)), [free, ours].sort())
   await release()
   t.same(idsOf(await claimsOf(null)), [free], 'without machines of its own, it takes what is bound to none')
   await release()
   await db('load_balancer').whereIn('id', [free, ours]).delete()
   t.equal(await secondsUntilDue(db, here.id), null, 'what others do wakes nobody here')
+  await forgetProcess(db, there.id, busy)
+  t.same(idsOf(await claimsOf(here.id)), [theirs], 'no worker runs there, and there is no machine yet')
+  await release()
+  await db('load_balancer').where({ id: theirs }).update({ applied_generation: 1, generation: 2 })
+  t.same(await claimsOf(here.id), [])
+  await db('controller_host').where({ id: there.id }).update({ last_seen_at: null })
   t.ok(await declareGone(db, there.id, null))
   t.same(idsOf(await claimsOf(here.id)), [theirs])
   await release()

@@ -74,6 +74,7 @@ const KEPT: readonly [resource: Resource, columns: readonly string[]][] = [
       'lease_owner',
       'lease_until',
       'fence',
+      'host_id',
     ],
   ],
   [listener, [...CHILD, ...OPERATING, 'transport']],
