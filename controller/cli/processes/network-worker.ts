@@ -1,6 +1,7 @@
 import type { Database } from '../../database/connection.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
+import { hasSpanningRouters } from '../../hosts/router-host.js'
 import { createLog, type Logger } from '../../log/log.js'
 import { findBuiltInNetworks } from '../../network/bootstrap.js'
 import { namespaceExists } from '../../network/local/namespace.js'
@@ -11,6 +12,7 @@ import { requireFabric } from '../host/require-fabric.js'
 import { fabricOf, requireInstanceId } from '../wiring/drivers.js'
 import { ensureHostInterfaces, missingOnHost } from '../wiring/host-networks.js'
 import { databaseUrl, type Instance, openDatabase, openInstance } from '../wiring/instance.js'
+import { requireHostId } from '../wiring/this-host.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
 export const command: Command = { run: runNetworkWorker }
@@ -46,17 +48,20 @@ async function runNetworkWorker(directory: string): Promise<void> {
     const database = openDatabase(instance, 'network', 'network worker', log)
     // The worker outlives the loss of its database, and would only log that it was never there.
     await maybeOne(database, sql`SELECT FROM router LIMIT 1`)
+    const hosts = openDatabase(instance, 'load_balancer', 'network worker', log)
+    const hostId = requireHostId(directory)
     const worker = await startNetworkWorker({
       database,
       databaseUrl: databaseUrl(instance, 'network'),
       fabric: fabricOf(directory),
       physicalNetworks: instance.config.network.physical_networks,
+      hasSpanningRouters: () => hasSpanningRouters(hosts, hostId),
       keepHost: createHostKeeper(instance, database, log),
       log,
     })
     return async () => {
       await worker.stop()
-      await database.destroy()
+      await Promise.all([database.destroy(), hosts.destroy()])
     }
   })
 }

@@ -22,6 +22,7 @@ import { placement } from './020-placement.js'
 import { controllerHosts } from './021-controller-hosts.js'
 import { enrolledHosts } from './022-enrolled-hosts.js'
 import { agentUpgrades } from './023-agent-upgrades.js'
+import { routerHost } from './024-router-host.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -47,4 +48,5 @@ export const migrations: readonly Migration[] = [
   controllerHosts,
   enrolledHosts,
   agentUpgrades,
+  routerHost,
 ]

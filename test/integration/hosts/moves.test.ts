@@ -17,6 +17,7 @@ import {
   recordSignOfLife,
   registerHost,
 } from '../../../controller/hosts/registry.js'
+import { hasSpanningRouters } from '../../../controller/hosts/router-host.js'
 import { returnHost, watchHosts } from '../../../controller/housekeeping/host-watch.js'
 import { createLog } from '../../../controller/log/log.js'
 import { allocateAmphora } from '../../../controller/provider/amphora/act/allocate.js'
@@ -176,6 +177,18 @@ t.test('a host without amphorae that stays silent is declared gone, after half a
   t.equal(await goneSince(db, third.id), null)
   await watchHosts(watching, watch, 30_000)
   t.not(await goneSince(db, third.id), null)
+})
+
+t.test('routers on networks that span hosts are on one host, until it is gone', async t => {
+  await db('controller_host').update({ gone_at: null })
+  const ask = () => Promise.all([here, there].map(({ id }) => hasSpanningRouters(db, id)))
+  t.same(await ask(), [true, false])
+  await forgetProcess(db, here.id, { name: 'worker', pid: 7 })
+  t.same(await ask(), [true, false], 'that its processes end is no reason')
+  await db('controller_host').where({ id: here.id }).update({ gone_at: db.fn.now() })
+  t.same(await ask(), [false, true])
+  await db('controller_host').where({ id: here.id }).update({ gone_at: null })
+  t.same(await ask(), [false, true], 'one that comes back does not take them away')
 })
 
 t.test('the first start of this version adopts the machines that it finds', async t => {

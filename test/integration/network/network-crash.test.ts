@@ -97,6 +97,7 @@ t.test('a network worker that is killed at any step leaves nothing that the next
       fabric,
       physicalNetworks: {},
       keepHost: async () => undefined,
+      hasSpanningRouters: async () => true,
       log,
     }
     const worker = await startNetworkWorker(options)

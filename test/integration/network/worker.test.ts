@@ -34,6 +34,7 @@ async function createWorkedWorld(t: Test) {
       ...{ database, databaseUrl },
       ...{ fabric, physicalNetworks, log },
       keepHost: async () => undefined,
+      hasSpanningRouters: async () => true,
     })
     t.teardown(worker.stop)
     return worker

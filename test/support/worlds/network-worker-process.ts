@@ -14,5 +14,6 @@ await startNetworkWorker({
   fabric: new Fabric({ instance }),
   physicalNetworks: {},
   keepHost: async () => undefined,
+  hasSpanningRouters: async () => true,
   log: pino({ level: 'silent' }),
 })

@@ -5,7 +5,10 @@ import type { Logger } from '../../../log/log.js'
 import { listenForWakeUps } from '../../../queue/wake-up.js'
 import type { PhysicalNetworks } from '../../physical-networks.js'
 import type { Fabric } from '../fabric.js'
+import { legsOf } from '../routers/plan-router.js'
+import type { Router } from '../routers/router.js'
 import { readFilters } from '../security-groups/read-filters.js'
+import { providerNetworks } from '../uplinks/provider-networks.js'
 import { createFilterKeeper } from './keep-filters.js'
 import { createPortKeeper } from './keep-ports.js'
 import { createRouterKeeper } from './keep-routers.js'
@@ -22,6 +25,8 @@ export type NetworkWorkerOptions = {
   physicalNetworks: PhysicalNetworks
   /** Keeps the host's own interfaces on the built-in networks, and the rules around them. */
   keepHost: () => Promise<void>
+  /** Whether this host has the routers with a leg on a network that spans hosts; another one has them otherwise. */
+  hasSpanningRouters: () => Promise<boolean>
   log: Logger
 }
 
@@ -41,6 +46,7 @@ export async function startNetworkWorker({
   fabric,
   physicalNetworks,
   keepHost,
+  hasSpanningRouters,
   log,
 }: NetworkWorkerOptions): Promise<{ stop: () => Promise<void> }> {
   const filters = createFilterKeeper(fabric, log)
@@ -63,8 +69,14 @@ export async function startNetworkWorker({
       await ports.keep(database).catch(report)
       return desired
     })
+  const ourRouters = async (): Promise<Router[]> => {
+    const desired = await readRouters(database)
+    const spanning = new Set((await providerNetworks(database)).map(({ id }) => id))
+    const spans = (router: Router) => legsOf(router).some(({ port }) => spanning.has(port.networkId))
+    return !desired.some(spans) || (await hasSpanningRouters()) ? desired : desired.filter(router => !spans(router))
+  }
   const keepRouters = async (): Promise<void> => {
-    const isDone = await routers.keep(await readRouters(database), stopping.signal)
+    const isDone = await routers.keep(await ourRouters(), stopping.signal)
     if (!isDone) isWoken = true
   }
 
