@@ -52,6 +52,8 @@ export const IMAGE_PACKAGES = ['e2fsprogs', 'grub-pc-bin', 'kmod', 'mmdebstrap',
 export const MACHINE_PACKAGES = ['busybox-static', 'kmod', 'qemu-system-x86']
 /** What checks the Vagrantfile; docs/lab.md has what runs the lab. */
 export const LAB_PACKAGES = ['vagrant']
+/** A replicated PostgreSQL. */
+export const CLUSTER_PACKAGES = ['etcd-server', 'patroni', 'python3-etcd']
 /** Other projects' suites, which test/suites/ runs. */
 export const SUITE_PACKAGES = [
   'ansible',
@@ -72,6 +74,8 @@ const UNITS_OF = {
   keepalived: ['keepalived'],
   'openssh-server': ['ssh'],
   postgresql: ['postgresql'],
+  patroni: ['patroni'],
+  'etcd-server': ['etcd'],
   prometheus: ['prometheus'],
   nftables: ['nftables'],
   'nginx-light': ['nginx'],

@@ -4,6 +4,7 @@ import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, isBuilt } from './build.js'
 import { fetchKernel, hasKernel } from './debian-kernel.js'
 import {
+  CLUSTER_PACKAGES,
   IMAGE_PACKAGES,
   installPackages,
   LAB_PACKAGES,
@@ -24,15 +25,23 @@ const logFile = join(root, 'prepare.log')
  * @param withTests also installs what the tests and benchmarks need
  * @param withMachine also installs what a virtual machine needs, and fetches its kernel
  * @param withImages also installs what builds images
+ * @param withCluster also installs a replicated PostgreSQL
  * @param withSuites also installs the suites of other projects
  */
-export async function prepare({ withTests = false, withMachine = false, withImages = false, withSuites = false } = {}) {
+export async function prepare({
+  withTests = false,
+  withMachine = false,
+  withImages = false,
+  withCluster = false,
+  withSuites = false,
+} = {}) {
   checkMachine()
   const packages = [
     ...SERVICE_PACKAGES,
     ...(withTests ? [...TEST_PACKAGES, ...LAB_PACKAGES] : []),
     ...(withMachine ? MACHINE_PACKAGES : []),
     ...(withImages ? IMAGE_PACKAGES : []),
+    ...(withCluster ? CLUSTER_PACKAGES : []),
     ...(withSuites ? SUITE_PACKAGES : []),
   ]
   const missing = missingPackages(packages)

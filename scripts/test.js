@@ -15,6 +15,8 @@ const LONG = ['end-to-end/crash', 'end-to-end/failover', 'unit/provider/plan-fai
 )
 /** The suites of other projects need packages of their own and much time: they run only when they are named. */
 const isSuite = file => file.startsWith('test/suites/')
+/** So do the tests of several machines. */
+const isOfMachines = file => file.startsWith('test/machines/')
 const temporaryIn = directory => join(directory, 'tmp')
 const recordIn = directory => join(directory, 'test.log')
 
@@ -22,7 +24,7 @@ await runScript(async () => {
   restorePolicy()
   const files = testFiles(process.argv.slice(2))
   const suites = files.some(isSuite)
-  await prepare({ withTests: true, withMachine: suites, withSuites: suites })
+  await prepare({ withTests: true, withMachine: suites, withSuites: suites, withCluster: files.some(isOfMachines) })
   const signal = interruption('the files of the tests')
   const directory = createDirectory()
   try {
@@ -76,7 +78,7 @@ async function findCanary(directory) {
 
 /**
  * The test files whose paths begin with one of the names (a file, a folder, or the beginning of a name), in the
- * order of the names; without names, all but the suites.
+ * order of the names; without names, all but the suites and those of machines.
  * @throws Failure for a name that matches no file
  */
 function testFiles(named) {
@@ -84,7 +86,7 @@ function testFiles(named) {
     .map(path => join('test', path))
     .filter(path => path.endsWith('.test.ts'))
     .sort((a, b) => Number(LONG.includes(b)) - Number(LONG.includes(a)) || (a < b ? -1 : 1))
-  if (named.length === 0) return all.filter(file => !isSuite(file))
+  if (named.length === 0) return all.filter(file => !isSuite(file) && !isOfMachines(file))
   const chosen = named.flatMap(name => {
     const path = relative(root, resolve(name))
     const found = all.filter(file => file.startsWith(path))
