@@ -73,9 +73,13 @@ export async function withQmp<T>(
         if (parsed.success) return parsed.data
         throw new QmpProtocolError(`QEMU’s answer to ${command} is not as expected: ${parsed.error.message}`)
       },
-      event: async (isExpected, limitMs) => {
-        const found = await conversation.next(message => message.kind === 'event' && isExpected(message), limitMs)
-        return found?.kind === 'event' ? found : null
+      event: (isExpected, limitMs) => {
+        const found = conversation
+          .next(message => message.kind === 'event' && isExpected(message), limitMs)
+          .then(message => (message?.kind === 'event' ? message : null))
+        // Whoever waits for it may not need it any more when the connection ends.
+        found.catch(() => undefined)
+        return found
       },
     })
   } finally {
