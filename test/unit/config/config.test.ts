@@ -113,7 +113,7 @@ t.test('an invalid setting is reported with its value, its source and what is al
   )
   t.equal(
     refusal('', { KRATER_COMPUTE_DRIVER: 'vm' }),
-    'compute.driver: "vm" (from KRATER_COMPUTE_DRIVER) is not allowed: it must be namespace or qemu or noop.',
+    'compute.driver: "vm" (from KRATER_COMPUTE_DRIVER) is not allowed: it must be namespace or qemu or enrolled or noop.',
   )
   t.match(refusal('identity: {port: 70000}'), /identity\.port: "70000".*at most 65535/)
   t.match(refusal('identity: {port: eighty}'), /identity\.port: "eighty".*a number/)
