@@ -11,10 +11,6 @@ import { sourceFolder } from '../source-folder.js'
 
 const SSHD_LIMIT_MS = 3_000
 
-const scripts = sourceFolder('controller/compute/namespace/machine')
-/** The files of an amphora that are the same wherever it runs. */
-const amphoraFiles = sourceFolder('images/amphora')
-
 /**
  * Starts a machine in namespaces. Returns once its own process 1 has started.
  * @throws MachineError with the machine's last output
@@ -35,11 +31,13 @@ export async function startMachine(options: {
   groups: readonly string[]
 }): Promise<void> {
   const { directory, keeper, imageRoot, node, agentBundle, bootData, accounts, accountHint, groups } = options
-  const programs = [amphoraFiles, imageRoot ?? '', node, agentBundle]
+  // Looked up here: listing and deleting machines must not need the sources.
+  const script = join(sourceFolder('controller/compute/namespace/machine'), 'start.sh')
+  const programs = [sourceFolder('images/amphora'), imageRoot ?? '', node, agentBundle]
   const words = [directory.path, `${keeper}`, ...programs, ...accountWords(accounts, accountHint), ...groups]
   // furnish.sh expects these names.
   const files = { ...bootData, seccomp: seccompLauncher(MACHINE_RULES, process.arch) }
-  await startHolder(directory, [join(scripts, 'start.sh'), ...words], files)
+  await startHolder(directory, [script, ...words], files)
 }
 
 /**

@@ -65,7 +65,6 @@ export type QemuDriverOptions = {
   log: Logger
 }
 
-const scripts = sourceFolder('controller/compute/qemu/machine')
 const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const MIB = 1024 * 1024
 /** Threads of one QEMU: its processors, and those that wait for disks. */
@@ -286,7 +285,8 @@ export class QemuDriver implements ComputeDriver {
           kernelOptions: kernelOptions(kind),
         }),
       ]
-      await startHolder(files, [join(scripts, 'start.sh'), ...words], { seed: seedOf(spec) })
+      const script = join(sourceFolder('controller/compute/qemu/machine'), 'start.sh')
+      await startHolder(files, [script, ...words], { seed: seedOf(spec) })
       await withQmp(files.monitor, async qmp => {
         await this.#connect(qmp, machine, await this.#managementOf(spec, machine))
         await qmp.execute('cont', { answer: nothing })
