@@ -235,6 +235,29 @@ const ROWS: Readonly<Record<string, Row>> = {
     well: { status: 1, says: /^The agent of the amphora \S+ gave no answer: .* `krater amphora show/ },
     faults: { ...DATABASE, 'missing keys': true },
   },
+  'amphora upgrade': {
+    environment: LOCAL,
+    well: { status: 0, says: /^The agent is [0-9a-f]{8}\. 0 to upgrade/m },
+    faults: DATABASE,
+  },
+  'amphora enroll': {
+    args: ['root@127.0.0.1:1', '--yes'],
+    well: { status: 1, says: /^127\.0\.0\.1 has no SSH server on port 1 that can be used: / },
+    faults: DATABASE,
+  },
+  'amphora hosts': { well: { status: 0, says: /^No host is enrolled/ }, faults: DATABASE },
+  'amphora retire': {
+    args: ['b'],
+    well: { status: 1, says: /^No host b is enrolled\. `krater amphora hosts` lists all\.$/ },
+    faults: DATABASE,
+  },
+  'image import': {
+    args: ['/nonexistent'],
+    well: { status: 1, says: /^There is no image in \/nonexistent: / },
+    faults: ROOT,
+  },
+  'image list': { well: { status: 0, says: /^There are no images/ }, faults: {} },
+  'image remove': { args: ['b'], well: { status: 1, says: /^There is no image b\. / }, faults: DATABASE },
   'amphora support-bundle': {
     args: [AMPHORA, '--output', '/dev/null'],
     well: { status: 0, says: /^\/dev\/null\n$/ },
