@@ -1,9 +1,11 @@
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import * as z from 'zod'
 
 const sha256 = z.string().regex(/^[0-9a-f]{64}$/)
 
 /** `manifest.json` of an image, which `npm run images` writes. Later versions may say more. */
-export const manifestSchema = z.object({
+const manifestSchema = z.object({
   format: z.literal(1),
   /** The sha256 of the disk. */
   id: sha256,
@@ -23,3 +25,12 @@ export const manifestSchema = z.object({
 })
 
 export type Manifest = z.output<typeof manifestSchema>
+
+/** The manifest of the image in a directory; null if there is none, or this version cannot read it. */
+export function readManifest(directory: string): Manifest | null {
+  try {
+    return manifestSchema.parse(JSON.parse(readFileSync(join(directory, 'manifest.json'), 'utf8')))
+  } catch {
+    return null
+  }
+}

@@ -27,7 +27,7 @@ import { READABLE, shareable } from '../host/shareable.js'
 import { sourceFolder } from '../source-folder.js'
 import { type Acceleration, QEMU } from './acceleration.js'
 import { commandLine, MAX_PLUGGED, overheadMiB, SEED_DEVICE, SEED_FILES } from './command-line.js'
-import type { Image } from './image.js'
+import type { MachineImage } from './image.js'
 import { inspectMachine } from './inspect-machine.js'
 import { requireMemory } from './memory.js'
 import {
@@ -54,7 +54,7 @@ export type QemuDriverOptions = {
   /** What a port may send and receive; null: everything. In force before the port is plugged in. */
   portFilters: (portId: string) => Promise<Filters | null>
   /** @throws ComputeUnavailable if there is none with this tag; undefined: the usual one */
-  findImage: (tag: string | undefined) => Image
+  findImage: (tag: string | undefined) => MachineImage
   /** @throws ComputeUnavailable */
   acceleration: () => Promise<Acceleration>
   /** Size of machines whose flavor says nothing. */
@@ -75,12 +75,9 @@ const EXTRA_PROCESSORS = 1
 const BOOT_LIMIT_MS = { kvm: 30_000, tcg: 90_000 }
 const nothing = z.unknown()
 
-/** `trust` where only an emulated processor needs it: other clocks are slow there. */
-const kernelOptions = (acceleration: Acceleration['kind']): string =>
-  [
-    'console=ttyS0 quiet net.ifnames=0 audit=0 random.trust_cpu=on panic=5',
-    ...(acceleration === 'tcg' ? ['mitigations=off tsc=reliable'] : []),
-  ].join(' ')
+/** What the kernel is told besides what its image says. An emulated processor leaks nothing, and its other clocks are slow. */
+const kernelOptions = (ofImage: string, acceleration: Acceleration['kind']): string =>
+  ['console=ttyS0', ofImage, ...(acceleration === 'tcg' ? ['mitigations=off tsc=reliable'] : [])].join(' ')
 
 /**
  * Runs amphorae in virtual machines of this host. Each has a QEMU without any right, in namespaces of its own. A machine
@@ -282,7 +279,7 @@ export class QemuDriver implements ComputeDriver {
           acceleration: kind,
           memoryMiB,
           cores,
-          kernelOptions: kernelOptions(kind),
+          kernelOptions: kernelOptions(image.kernelOptions, kind),
         }),
       ]
       const script = join(sourceFolder('controller/compute/qemu/machine'), 'start.sh')

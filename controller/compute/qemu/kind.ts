@@ -34,8 +34,8 @@ export const qemuKind: ComputeDriverKind = {
     const { QemuDriver } = await import('./driver.js')
     const { Fabric } = await import('../../network/local/fabric.js')
     const { chooseAcceleration } = await import('./acceleration.js')
-    const { findImage } = await import('./image.js')
-    const { DEFAULT_IMAGE_TAG, imageDirectory } = await import('../images/tags.js')
+    const { findMachineImage } = await import('./image.js')
+    const { DEFAULT_IMAGE_TAG } = await import('../images/tags.js')
     const { hostMemory, memoryForMachines } = await import('./memory.js')
     const { first_account: first, accounts: count, machines_memory, acceleration } = ownSettings.parse(settings)
     return new QemuDriver({
@@ -45,7 +45,7 @@ export const qemuKind: ComputeDriverKind = {
       log,
       directory: join(stateDirectory, 'machines'),
       fabric: new Fabric({ instance }),
-      findImage: (tag = DEFAULT_IMAGE_TAG) => findImage(imageDirectory(stateDirectory, tag), tag),
+      findImage: (tag = DEFAULT_IMAGE_TAG) => findMachineImage(stateDirectory, tag),
       acceleration: () => chooseAcceleration(acceleration),
       size: sizeOf(settings),
       availableMemory: () => memoryForMachines(machines_memory, hostMemory()),

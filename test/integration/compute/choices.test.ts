@@ -21,6 +21,7 @@ import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js
 import { namespaceKind } from '../../../controller/compute/namespace/kind.js'
 import { findRootImage } from '../../../controller/compute/namespace/root-image.js'
 import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
+import { imageManifest } from '../../support/inputs/image-manifest.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import { asOperator, createLab, createPort, quiet } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
@@ -83,8 +84,7 @@ function buildImage(directory: string, id = ID): void {
     cpSync(join(repository, 'images/amphora', name), join(own, name))
   cpSync(agentBundle, join(own, 'agent.mjs'))
   symlinkSync(realpathSync(process.execPath), join(own, 'node'))
-  const architecture = process.arch === 'x64' ? 'amd64' : process.arch
-  writeFileSync(join(directory, 'manifest.json'), JSON.stringify({ id, architecture }))
+  writeFileSync(join(directory, 'manifest.json'), imageManifest({ id }))
 }
 
 t.test('a machine in namespaces runs on the root file system of an image', async t => {
@@ -145,10 +145,12 @@ t.test('a machine in namespaces runs on the root file system of an image', async
 
   await t.test('unless the image is not complete, or of other processors', async t => {
     const manifest = join(imageAt('amphora'), 'manifest.json')
-    writeFileSync(manifest, JSON.stringify({ id: ID, architecture: 's390x' }))
+    writeFileSync(manifest, imageManifest({ architecture: 's390x' }))
     await t.rejects(driver.create(spec), { message: /is one for s390x, not for this host/ })
     writeFileSync(manifest, '{}')
-    await t.rejects(driver.create(spec), { message: /not complete\. Import it again/ })
+    await t.rejects(driver.create(spec), {
+      message: /not complete: it lacks a manifest that can be read\. Import it again/,
+    })
     await driver.delete(spec.amphoraId)
   })
 })

@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto'
-import { closeSync, mkdirSync, openSync, writeFileSync } from 'node:fs'
+import { closeSync, openSync, realpathSync, writeFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -8,12 +8,13 @@ import * as z from 'zod'
 import { judgeProof } from '../../../controller/compute/qemu/acceleration.js'
 import { checkMemory } from '../../../controller/compute/qemu/check-host.js'
 import { commandLine } from '../../../controller/compute/qemu/command-line.js'
-import { findImage } from '../../../controller/compute/qemu/image.js'
+import { findMachineImage } from '../../../controller/compute/qemu/image.js'
 import { memoryForMachines, requireMemory } from '../../../controller/compute/qemu/memory.js'
 import { freeSlot, peripheralsIn } from '../../../controller/compute/qemu/peripherals.js'
 import { PROOF_STATUS, proofFirmware } from '../../../controller/compute/qemu/proof-firmware.js'
 import { withQmp } from '../../../controller/compute/qemu/qmp/client.js'
 import { createMessageReader, parseMessage, QmpProtocolError } from '../../../controller/compute/qemu/qmp/messages.js'
+import { imageManifest } from '../../support/inputs/image-manifest.js'
 
 const GREETING =
   '{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": ""}, "capabilities": ["oob"]}}'
@@ -102,21 +103,25 @@ t.test('memory', async t => {
 })
 
 t.test('an image', async t => {
-  const store = t.testdir({})
-  t.throws(() => findImage(join(store, 'amphora'), 'amphora'), {
-    message: /no image amphora .*krater image import/,
+  const state = t.testdir({ images: { edge: {} } })
+  const edge = join(state, 'images/edge')
+  const manifest = join(edge, 'manifest.json')
+  t.throws(() => findMachineImage(state, 'amphora'), {
+    message: /no amphora image with the tag amphora.*krater image import/,
   })
-  mkdirSync(join(store, 'edge'))
-  writeFileSync(join(store, 'edge/manifest.json'), JSON.stringify({ id: 'a'.repeat(64) }))
-  t.throws(() => findImage(join(store, 'edge'), 'edge'), { message: /not complete: .*disk\.qcow2, .*kernel, .*initrd/ })
-  for (const name of ['disk.qcow2', 'kernel', 'initrd']) writeFileSync(join(store, 'edge', name), '')
-  t.match(findImage(join(store, 'edge'), 'edge'), {
+  writeFileSync(manifest, imageManifest({ kernelOptions: 'quiet panic=1' }))
+  t.throws(() => findMachineImage(state, 'edge'), { message: /not complete: it lacks disk\.qcow2, kernel, initrd/ })
+  for (const name of ['disk.qcow2', 'kernel', 'initrd']) writeFileSync(join(edge, name), '')
+  t.match(findMachineImage(state, 'edge'), {
     tag: 'edge',
-    id: 'a'.repeat(64),
-    disk: join(store, 'edge/disk.qcow2'),
+    id: 'ab'.repeat(32),
+    kernelOptions: 'quiet panic=1',
+    disk: join(realpathSync(edge), 'disk.qcow2'),
   })
-  writeFileSync(join(store, 'edge/manifest.json'), '{"id": "../.."}')
-  t.throws(() => findImage(join(store, 'edge'), 'edge'), { message: /manifest without an id/ })
+  writeFileSync(manifest, imageManifest({ architecture: 's390x' }))
+  t.throws(() => findMachineImage(state, 'edge'), { message: /is one for s390x/ })
+  writeFileSync(manifest, imageManifest({ id: '../..' }))
+  t.throws(() => findMachineImage(state, 'edge'), { message: /lacks a manifest that can be read/ })
 })
 
 t.test('messages of a monitor', async t => {

@@ -14,7 +14,7 @@ import {
 } from 'node:fs'
 import { basename, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
-import { type Manifest, manifestSchema } from '../../../compute/images/manifest.js'
+import { type Manifest, readManifest } from '../../../compute/images/manifest.js'
 import { imageDirectory, imageTags } from '../../../compute/images/tags.js'
 import { OperatorError } from '../../operator-error.js'
 
@@ -73,7 +73,7 @@ const COPY = { recursive: true, verbatimSymlinks: true, preserveTimestamps: true
 export function listImages(stateDirectory: string): { tag: string; manifest: Manifest | null; importedAt: Date }[] {
   return imageTags(stateDirectory).map(tag => {
     const directory = imageDirectory(stateDirectory, tag)
-    return { tag, manifest: manifestIn(directory), importedAt: lstatSync(directory).mtime }
+    return { tag, manifest: readManifest(directory), importedAt: lstatSync(directory).mtime }
   })
 }
 
@@ -125,7 +125,7 @@ async function checkedManifest(from: string): Promise<Manifest> {
   if (!existsSync(join(from, 'manifest.json'))) {
     throw new OperatorError(`There is no image in ${from}: it has no manifest.json. \`npm run images\` builds one.`)
   }
-  const manifest = manifestIn(from)
+  const manifest = readManifest(from)
   if (manifest === null) throw new OperatorError(`The manifest.json in ${from} is none that this version can read.`)
   for (const name of new Set([...FILES, ...Object.keys(manifest.files)])) {
     const path = join(from, name)
@@ -138,14 +138,6 @@ async function checkedManifest(from: string): Promise<Manifest> {
   if (!existsSync(join(from, ROOT)))
     throw new OperatorError(`The image in ${from} is not complete: ${ROOT} is missing. Build it again.`)
   return manifest
-}
-
-function manifestIn(directory: string): Manifest | null {
-  try {
-    return manifestSchema.parse(JSON.parse(readFileSync(join(directory, 'manifest.json'), 'utf8')))
-  } catch {
-    return null
-  }
 }
 
 async function digestOf(path: string): Promise<string> {
