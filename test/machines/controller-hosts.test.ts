@@ -11,7 +11,7 @@ import { until } from '../support/worlds/krater.js'
 import { createMachineRoom } from '../support/worlds/machine-room.js'
 import { bundle } from '../support/worlds/programs.js'
 
-/** Twenty were shown once; each takes half a minute. */
+/** Each takes half a minute. */
 const KILLS = Number(process.env.KRATER_TEST_KILLS ?? 3)
 /** From the new primary until a new change is in effect. */
 const CONVERGED_SECONDS = 10

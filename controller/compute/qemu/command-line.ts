@@ -30,7 +30,7 @@ export type MachineShape = {
 /** Cache of translated code. QEMU's default grows with the machine's memory. */
 const TRANSLATION_CACHE_MIB = 64
 
-/** What QEMU itself needs besides the machine's memory, measured with eight interfaces under load. */
+/** What QEMU itself may need besides the machine's memory. An estimate: an emulated one of 256 MiB was seen to have 335. */
 export const overheadMiB = (acceleration: Acceleration['kind']): number => (acceleration === 'kvm' ? 128 : 256)
 
 /**
