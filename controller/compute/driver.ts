@@ -89,8 +89,6 @@ export type PluggedPort = {
   addresses: readonly string[] | null
   /** If it is not the port's. */
   macAddress?: string
-  /** The interface's name, if it must keep the one it has. */
-  device?: string
 }
 
 /** This host cannot run machines of a driver. The message is a sentence for the load balancer's owner. */

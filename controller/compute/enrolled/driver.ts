@@ -14,8 +14,8 @@ import type { EnrolledContext } from '../host-agents.js'
 import { throughForwarder } from './enrolment/install.js'
 import { type EnrolledHost, enrolledHosts, giveUpHost, hostOfAmphora, recordPlugged, takeHost } from './hosts.js'
 import { inspectHost } from './inspect-host.js'
-import { takeTurn } from './turn.js'
-import { wipeHost, wipeLeftHosts } from './wipe.js'
+import { ASK_MS, takeTurn } from './turn.js'
+import { createWiper, freeBoot } from './wipe.js'
 
 export type EnrolledDriverOptions = EnrolledContext & { database: Database; network: NetworkDriver; log: Logger }
 
@@ -71,8 +71,12 @@ export function createEnrolledDriver(options: EnrolledDriverOptions): ComputeDri
     delete: async amphoraId => {
       const host = await giveUpHost(database, amphoraId)
       if (host === null) return
-      await wipeHost(options, host).catch((error: unknown) => {
-        log.warn({ host: host.name, err: error }, 'an enrolled host could not be wiped; it is tried again')
+      // It serves no more from here on. The wipe may take long, and nobody waits for it.
+      await agents.become(host, freeBoot(options, host), ASK_MS).catch((error: unknown) => {
+        log.warn(
+          { host: host.name, err: error },
+          'an enrolled host could not be told to end its amphora; it is tried again',
+        )
       })
     },
     plug,
@@ -84,7 +88,7 @@ export function createEnrolledDriver(options: EnrolledDriverOptions): ComputeDri
       if (host === null) return []
       return Object.entries(host.plugged).flatMap(([id, plugged]) => pluggedPort(host, id, plugged) ?? [])
     },
-    tend: () => wipeLeftHosts(options),
+    tend: createWiper(options),
     // Its agent reports them.
     brokenInterfaces: async () => [],
   }

@@ -3,10 +3,11 @@ import type { Boot } from '../../../amphora-agent/protocol/boot.js'
 import type { HostAgents } from '../host-agents.js'
 import type { EnrolledHost } from './hosts.js'
 
-const ASK_MS = 5_000
+/** A login to an emulated machine on a busy host takes seconds. */
+export const ASK_MS = 10_000
 const POLL_MS = 200
-/** Ending an amphora, wiping its host and starting the agent anew. */
-const TURN_MS = 30_000
+/** Ending an amphora, wiping its host and starting the agent anew; emulated on a busy host, Node.js alone takes a minute. */
+const TURN_MS = 100_000
 
 /**
  * Makes a host become an amphora, or a free host, and waits until it is. Safe to repeat.

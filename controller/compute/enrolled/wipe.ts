@@ -7,7 +7,7 @@ import { throughForwarder } from './enrolment/install.js'
 import { type EnrolledHost, hostsToWipe, leaveState } from './hosts.js'
 import { takeTurn } from './turn.js'
 
-export type Wiping = EnrolledContext & { database: Database; log: Logger }
+type Wiping = EnrolledContext & { database: Database; log: Logger }
 
 const SURVEY_MS = 15_000
 
@@ -33,7 +33,7 @@ export const freeBoot = (
  * an operator decides.
  * @throws Error if the host does not answer; it stays to be wiped
  */
-export async function wipeHost(wiping: Wiping, host: EnrolledHost): Promise<void> {
+async function wipeHost(wiping: Wiping, host: EnrolledHost): Promise<void> {
   const { database, agents, log } = wiping
   await takeTurn(agents, host, freeBoot(wiping, host))
   const found = await agents.survey(host, SURVEY_MS)
@@ -46,13 +46,21 @@ export async function wipeHost(wiping: Wiping, host: EnrolledHost): Promise<void
   log.error({ host: host.name, found }, 'an enrolled host is not empty after a wipe; no amphora gets it')
 }
 
-/** Wipes hosts whose wipe was interrupted, or that did not answer then. */
-export async function wipeLeftHosts(wiping: Wiping): Promise<void> {
-  await Promise.all(
-    (await hostsToWipe(wiping.database)).map(host =>
-      wipeHost(wiping, host).catch((error: unknown) => {
-        wiping.log.debug({ host: host.name, err: error }, 'an enrolled host still cannot be wiped')
-      }),
-    ),
-  )
+/**
+ * Keeps wiping the hosts that carry no amphora any more, whoever gave them up.
+ * @returns begins with those that this process does not wipe yet; a slow or silent host keeps no other one waiting
+ */
+export function createWiper(wiping: Wiping): () => Promise<void> {
+  const underWay = new Set<string>()
+  return async () => {
+    for (const host of await hostsToWipe(wiping.database)) {
+      if (underWay.has(host.id)) continue
+      underWay.add(host.id)
+      void wipeHost(wiping, host)
+        .catch((error: unknown) => {
+          wiping.log.debug({ host: host.name, err: error }, 'an enrolled host still cannot be wiped')
+        })
+        .finally(() => underWay.delete(host.id))
+    }
+  }
 }

@@ -176,8 +176,8 @@ start_forwarder() {
 start_machine() {
   make_run_directory
   cp -p /etc/krater/boot.json /run/krater/boot.json
-  # File 4 is where init.sh says that it is ready; nobody waits for it here.
-  setpriv --pdeathsig KILL nsenter --net="/run/netns/$network" \
+  # File 4 is where init.sh says that it is ready; nobody waits for it here. The host may be an emulated machine.
+  PATIENCE=40 setpriv --pdeathsig KILL nsenter --net="/run/netns/$network" \
     unshare --mount --pid --ipc --uts --fork --kill-child --mount-proc \
     /bin/bash -c 'mount -t sysfs -o nosuid,nodev,noexec sysfs /sys; exec /bin/bash /opt/krater/init.sh without-sshd' \
     3<"$lock" 4>/dev/null 8>&- </dev/null &

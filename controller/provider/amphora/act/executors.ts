@@ -162,7 +162,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       const port = await ensurePort(parts.network, { ...request, projectId: network.projectId })
       createdPorts.set(port.name, port)
       assertHeld()
-      const { device } = await parts.compute.plug(amphoraId, port, tree.projectId)
+      await parts.compute.plug(amphoraId, port, tree.projectId)
       const before = observed.amphorae.find(({ id }) => id === amphoraId)
       const hadInterface =
         before?.machine === 'running' && before.ports.some(one => one.id === port.id && covers(one, desired))
@@ -171,7 +171,7 @@ const executors: { [K in Kind]: Executor<K> } = {
       await updateAmphora(parts.database, claim, amphoraId, {
         vrrp_port_id: port.id,
         vrrp_ip: port.fixedIps.find(({ subnetId }) => subnetId === tree.vip.subnetId)?.address,
-        vrrp_interface: device ?? interfaceName(port.id),
+        vrrp_interface: interfaceName(port.id),
         ha_ip: tree.vip.address,
         ha_port_id: createdPorts.get(tree.id)?.id ?? tree.vip.portId,
       })

@@ -114,8 +114,8 @@ function pluggedInterfaces(rendering: Rendering, amphora: ObservedAmphora): Plug
     const port = portOf(amphora, desired)
     if (port === undefined) return []
     const subnets = known.filter(subnet => port.fixedIps.some(({ subnetId }) => subnetId === subnet.id))
-    const { macAddress, device } = amphora.interfaces.find(({ id }) => id === port.id) ?? {}
-    return { purpose: desired.purpose, port, subnets, mtu: mtus.get(port.networkId) ?? DEFAULT_MTU, macAddress, device }
+    const { macAddress } = amphora.interfaces.find(({ id }) => id === port.id) ?? {}
+    return { purpose: desired.purpose, port, subnets, mtu: mtus.get(port.networkId) ?? DEFAULT_MTU, macAddress }
   })
 }
 

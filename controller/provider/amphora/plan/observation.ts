@@ -76,7 +76,7 @@ export type ObservedAmphora = AmphoraRow & {
   /** Ids of ports with an interface in the running machine that may send from all addresses of the port. */
   plugged: readonly string[]
   /** The interfaces of plugged ports. */
-  interfaces: readonly Pick<PluggedPort, 'id' | 'macAddress' | 'device'>[]
+  interfaces: readonly Pick<PluggedPort, 'id' | 'macAddress'>[]
   /** `unreachable` if the machine is not running. */
   agent: ObservedAgent
   /** How long its agent may be silent before its first configuration, if its machine is of a kind that starts slowly. */

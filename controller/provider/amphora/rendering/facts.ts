@@ -42,8 +42,6 @@ export type PluggedInterface = {
   mtu: number
   /** Of the interface, if it is not the port's. */
   macAddress?: string | undefined
-  /** The interface's name, if it must keep the one it has. */
-  device?: string | undefined
 }
 
 export type PairFacts = {

@@ -17,7 +17,7 @@ export function interfaceName(portId: string): string {
   return `eth-${portId.replaceAll('-', '').slice(0, 8).toLowerCase()}`
 }
 
-const nameOf = ({ device, port }: PluggedInterface): string => device ?? interfaceName(port.id)
+const nameOf = ({ port }: PluggedInterface): string => interfaceName(port.id)
 
 /**
  * @throws ProvisioningFault if no interface is on the subnet of a VIP
