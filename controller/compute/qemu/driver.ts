@@ -1,14 +1,10 @@
-import { readdirSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import * as z from 'zod'
 import { seedDisk } from '../../../amphora-agent/protocol/seed.js'
-import type { Logger } from '../../log/log.js'
-import { addressesOf, type Port } from '../../network/driver.js'
+import type { Port } from '../../network/driver.js'
 import { type Fabric, type TapAttachment, tapOf } from '../../network/local/fabric.js'
 import { ip, runTool } from '../../network/local/ip-command.js'
-import { ensureNamespace, namespacesNamed } from '../../network/local/namespace.js'
-import type { Filters } from '../../network/local/security-groups/filters.js'
-import { createQueues } from '../../process/in-turn.js'
+import { ensureNamespace } from '../../network/local/namespace.js'
 import {
   type ComputeDriver,
   type CreatedMachine,
@@ -18,11 +14,16 @@ import {
   type PluggedPort,
 } from '../driver.js'
 import { createBootData } from '../host/boot-data.js'
-import { assign, enforce, release } from '../host/cgroup.js'
-import { type AccountRange, accountWords, endMachine, startHolder } from '../host/holder.js'
-import { machineDirectory } from '../host/machine-directory.js'
+import { type AccountRange, accountWords, startHolder } from '../host/holder.js'
+import {
+  accountHint,
+  type HostMachine,
+  HostMachines,
+  type HostMachinesOptions,
+  managementPortOf,
+  running,
+} from '../host/host-machines.js'
 import { MachineError } from '../host/machine-error.js'
-import { networkNamespace } from '../host/network-namespace.js'
 import { READABLE, shareable } from '../host/shareable.js'
 import { sourceFolder } from '../source-folder.js'
 import { type Acceleration, QEMU } from './acceleration.js'
@@ -43,16 +44,8 @@ import {
 import { type Qmp, QmpRefused, QmpUnreachable, withQmp } from './qmp/client.js'
 import { sshdAnswers } from './readiness.js'
 
-export type QemuDriverOptions = {
-  /** Distinguishes this installation's machines from others on the host. */
-  instance: string
-  /** Parent of the machines' directories. */
-  directory: string
+export type QemuDriverOptions = HostMachinesOptions & {
   fabric: Pick<Fabric, 'attachTap' | 'holdsTap' | 'detach' | 'connectedPorts'>
-  /** MTU for interfaces on a network. */
-  networkMtu: (networkId: string) => Promise<number>
-  /** What a port may send and receive; null: everything. In force before the port is plugged in. */
-  portFilters: (portId: string) => Promise<Filters | null>
   /** @throws ComputeUnavailable if there is none with this tag; undefined: the usual one */
   findImage: (tag: string | undefined) => MachineImage
   /** @throws ComputeUnavailable */
@@ -62,10 +55,8 @@ export type QemuDriverOptions = {
   /** MiB for all virtual machines of this host. */
   availableMemory: () => number
   accounts: AccountRange
-  log: Logger
 }
 
-const AMPHORA_ID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
 const MIB = 1024 * 1024
 /** Threads of one QEMU: its processors, and those that wait for disks. */
 const MAX_THREADS = 192
@@ -81,148 +72,76 @@ const kernelOptions = (ofImage: string, acceleration: Acceleration['kind']): str
 
 /**
  * Runs amphorae in virtual machines of this host. Each has a QEMU without any right, in namespaces of its own. A machine
- * outlives the controller. Each start is one from the image, with a fresh seed. Calls for the same amphora run one after
- * another.
+ * outlives the controller. Each start is one from the image, with a fresh seed.
  */
 export class QemuDriver implements ComputeDriver {
   readonly name = 'qemu'
   readonly #options: QemuDriverOptions
-  readonly #controlGroup: string
-  readonly #prefix: string
-  readonly #inTurn = createQueues()
+  readonly #machines: HostMachines
 
   constructor(options: QemuDriverOptions) {
     this.#options = options
-    this.#controlGroup = `krater-${options.instance}`
-    this.#prefix = `krater-${options.instance}-vm-`
+    this.#machines = new HostMachines(this.name, 'vm-', options)
   }
 
   create(spec: MachineSpec): Promise<CreatedMachine> {
-    return this.#inTurn(spec.amphoraId, () => this.#create(spec))
+    return this.#machines.inTurn(spec.amphoraId, () => this.#create(spec))
   }
 
   async find(amphoraId: string): Promise<Machine | null> {
-    return this.#describe(amphoraId)
+    return this.#machines.find(amphoraId)
   }
 
   async list(): Promise<Machine[]> {
-    const named = namespacesNamed(this.#prefix).map(name => name.slice(this.#prefix.length))
-    const known = new Set([...this.#recorded(), ...named.filter(name => AMPHORA_ID.test(name))])
-    return [...known].flatMap(name => this.#describe(name) ?? [])
+    return this.#machines.list()
   }
 
   async inspect(amphoraId: string): ReturnType<ComputeDriver['inspect']> {
-    const machine = this.#machineOf(amphoraId)
+    const machine = this.#machines.of(amphoraId)
     const holder = running(machine)
     return holder === null ? null : inspectMachine(holder, machine.files.monitor)
   }
 
   async console(amphoraId: string): Promise<string | null> {
-    return this.#machineOf(amphoraId).files.consoleText()
+    return this.#machines.of(amphoraId).files.consoleText()
   }
 
   delete(amphoraId: string): Promise<void> {
-    return this.#inTurn(amphoraId, async () => {
-      const machine = this.#machineOf(amphoraId)
-      await this.#takeDown(amphoraId, machine)
-      machine.files.remove()
-    })
+    return this.#machines.delete(amphoraId)
   }
 
   plug(amphoraId: string, port: Port, projectId: string): Promise<PluggedPort> {
-    const { networkMtu, portFilters, log } = this.#options
-    return this.#inTurn(amphoraId, async () => {
-      const machine = this.#machineOf(amphoraId)
-      if (running(machine) === null) throw new MachineError(`The machine of amphora ${amphoraId} is not running.`)
-      const attachment = {
-        networkId: port.networkId,
-        mtu: await networkMtu(port.networkId),
-        portId: port.id,
-        macAddress: port.macAddress,
-        addresses: addressesOf(port),
-        filters: await portFilters(port.id),
-        namespace: machine.namespace.name,
-      }
-      // A new interface is recorded first: it counts as connected only once its addresses are allowed. For an existing
-      // one, new addresses are recorded only after they are allowed.
-      if (!machine.files.recordedPorts('plugged').includes(port.id)) {
-        machine.files.recordPort(port.id, 'plugged', attachment.addresses)
-      }
-      const assigned = assign(this.#placeOf(amphoraId, projectId)).catch((error: unknown) => {
-        log.warn({ amphoraId, err: error }, 'moving the machine to its project’s control group failed')
-      })
-      await Promise.all([withQmp(machine.files.monitor, qmp => this.#connect(qmp, machine, attachment)), assigned])
-      machine.files.recordPort(port.id, 'plugged', attachment.addresses)
-      return { id: port.id, addresses: attachment.addresses }
-    })
+    return this.#machines.plug(amphoraId, port, projectId, (machine, attachment) =>
+      withQmp(machine.files.monitor, qmp => this.#connect(qmp, machine, attachment)),
+    )
   }
 
   unplug(amphoraId: string, portId: string): Promise<void> {
-    return this.#inTurn(amphoraId, async () => {
-      const machine = this.#machineOf(amphoraId)
-      const { files } = machine
-      if (!files.recordedPorts('plugged').includes(portId)) return
-      // At once, whatever the machine does.
-      await this.#options.fabric.detach(portId)
-      if (running(machine) !== null)
-        await withQmp(files.monitor, qmp => this.#disconnect(qmp, amphoraId, tapOf(portId)))
-      files.forgetPort(portId)
+    return this.#machines.unplug(amphoraId, portId, async machine => {
+      if (running(machine) === null) return
+      await withQmp(machine.files.monitor, qmp => this.#disconnect(qmp, amphoraId, tapOf(portId)))
     })
   }
 
-  async pluggedPorts(amphoraId: string): Promise<PluggedPort[]> {
-    const machine = this.#machineOf(amphoraId)
-    const recorded = running(machine) === null ? [] : machine.files.recordedPorts('plugged')
-    if (recorded.length === 0) return []
-    const standing = new Set(await this.#options.fabric.connectedPorts())
-    return recorded
-      .filter(portId => standing.has(portId))
-      .map(id => ({ id, addresses: machine.files.recordedAddresses(id) }))
+  pluggedPorts(amphoraId: string): Promise<PluggedPort[]> {
+    return this.#machines.pluggedPorts(amphoraId)
   }
 
-  async brokenInterfaces(): Promise<string[]> {
-    const standing = new Set(await this.#options.fabric.connectedPorts())
-    return this.#recorded().filter(amphoraId => {
-      const machine = this.#machineOf(amphoraId)
-      const recorded = machine.files.recordedPorts('plugged')
-      return recorded.some(portId => !standing.has(portId)) && running(machine) !== null
-    })
-  }
-
-  /** Ids of the amphorae that have a directory. */
-  #recorded(): string[] {
-    return namesIn(this.#options.directory).filter(name => AMPHORA_ID.test(name))
-  }
-
-  #machineOf(amphoraId: string): MachineParts {
-    if (!AMPHORA_ID.test(amphoraId)) throw new MachineError(`Not an amphora id: ${JSON.stringify(amphoraId)}`)
-    return {
-      files: machineDirectory(join(this.#options.directory, amphoraId)),
-      namespace: networkNamespace(`${this.#prefix}${amphoraId}`),
-    }
-  }
-
-  #placeOf(machine: string, project: string | null) {
-    return { instance: this.#controlGroup, project, machine }
-  }
-
-  #describe(amphoraId: string): Machine | null {
-    const machine = this.#machineOf(amphoraId)
-    if (!machine.files.exists() && !machine.namespace.exists()) return null
-    // Read before the state: a machine that becomes ready in between must not look as if it had ended.
-    const start = machine.files.start()
-    const state = running(machine) === null ? 'stopped' : 'running'
-    return { ...identityOf(amphoraId, machine), state, ...(start === undefined ? {} : { start }) }
+  brokenInterfaces(): Promise<string[]> {
+    return this.#machines.brokenInterfaces()
   }
 
   async #create(spec: MachineSpec): Promise<CreatedMachine> {
     const { log } = this.#options
     const { amphoraId } = spec
-    const machine = this.#machineOf(amphoraId)
+    const machine = this.#machines.of(amphoraId)
     const { files } = machine
     const started = performance.now()
     if (running(machine) === null) await this.#start(spec, machine)
-    else await withQmp(files.monitor, async qmp => this.#connect(qmp, machine, await this.#managementOf(spec, machine)))
+    else
+      await withQmp(files.monitor, async qmp =>
+        this.#connect(qmp, machine, await this.#machines.managementAttachment(spec, machine)),
+      )
     const hardware = files.hardware()
     if (hardware === null) throw new MachineError(`${files.path} does not say what the machine has.`)
     const [first] = managementPortOf(spec).fixedIps
@@ -237,18 +156,18 @@ export class QemuDriver implements ComputeDriver {
     if (reachable) log.info(fields, 'virtual machine is running')
     else log.warn({ ...fields, console: files.consoleTail() }, 'a virtual machine does not answer yet')
     return {
-      ...identityOf(amphoraId, machine),
+      ...this.#machines.identityOf(amphoraId),
       state: 'running',
       zone: spec.placement.zone ?? LOCAL_ZONE,
       image,
     }
   }
 
-  async #start(spec: MachineSpec, machine: MachineParts): Promise<void> {
+  async #start(spec: MachineSpec, machine: HostMachine): Promise<void> {
     const { findImage, acceleration, size } = this.#options
     const { amphoraId, placement } = spec
     const { files, namespace } = machine
-    await this.#takeDown(amphoraId, machine)
+    await this.#machines.takeDown(amphoraId, machine)
     const image = findImage(placement.imageTag ?? undefined)
     const { kind } = await acceleration()
     const memoryMiB = placement.memoryMiB ?? size.memoryMiB
@@ -265,13 +184,9 @@ export class QemuDriver implements ComputeDriver {
       requireMemory(this.#promisedMemory(), this.#options.availableMemory())
       await ensureNamespace(namespace.name)
       await runTool(['qemu-img', 'create', '-q', '-f', 'qcow2', '-b', image.disk, '-F', 'qcow2', files.disk], '')
-      const groups = this.#enforce(spec, hardware.memoryMiB, cores)
+      const groups = this.#groupsFor(spec, hardware.memoryMiB, cores)
       const words = [
-        ...[
-          files.path,
-          namespace.file,
-          ...accountWords(this.#options.accounts, Number.parseInt(amphoraId.slice(0, 8), 16)),
-        ],
+        ...[files.path, namespace.file, ...accountWords(this.#options.accounts, accountHint(amphoraId))],
         ...[shareable(image.kernel, READABLE), shareable(image.initrd, READABLE), image.disk],
         ...[...groups, '--', QEMU],
         ...commandLine({
@@ -285,13 +200,13 @@ export class QemuDriver implements ComputeDriver {
       const script = join(sourceFolder('controller/compute/qemu/machine'), 'start.sh')
       await startHolder(files, [script, ...words], { seed: seedOf(spec) })
       await withQmp(files.monitor, async qmp => {
-        await this.#connect(qmp, machine, await this.#managementOf(spec, machine))
+        await this.#connect(qmp, machine, await this.#machines.managementAttachment(spec, machine))
         await qmp.execute('cont', { answer: nothing })
       })
       files.markReady()
     } catch (error) {
       const console = files.consoleTail()
-      await this.#takeDown(amphoraId, machine).catch((failure: unknown) => {
+      await this.#machines.takeDown(amphoraId, machine).catch((failure: unknown) => {
         this.#options.log.warn({ amphoraId, err: failure }, 'removing what a failed start left behind failed')
       })
       files.forgetHardware()
@@ -302,35 +217,18 @@ export class QemuDriver implements ComputeDriver {
 
   /** MiB of each virtual machine of this host that runs or is about to. */
   #promisedMemory(): number[] {
-    return this.#recorded().flatMap(amphoraId => this.#machineOf(amphoraId).files.hardware()?.memoryMiB ?? [])
+    return this.#machines
+      .recorded()
+      .flatMap(amphoraId => this.#machines.of(amphoraId).files.hardware()?.memoryMiB ?? [])
   }
 
-  #enforce(spec: MachineSpec, memoryMiB: number, cores: number): string[] {
+  #groupsFor(spec: MachineSpec, memoryMiB: number, cores: number): string[] {
     const limits = { memoryBytes: memoryMiB * MIB, processors: cores + EXTRA_PROCESSORS, processes: MAX_THREADS }
-    const { groups, lacking } = enforce(this.#placeOf(spec.amphoraId, spec.projectId), limits)
-    for (const { what, why } of lacking)
-      this.#options.log.warn({ amphoraId: spec.amphoraId, why }, `the machine has no ${what} limit`)
-    return groups
-  }
-
-  async #managementOf(spec: MachineSpec, { files, namespace }: MachineParts): Promise<TapAttachment> {
-    const { id, networkId, macAddress, fixedIps } = managementPortOf(spec)
-    files.recordPort(id, 'management')
-    return {
-      networkId,
-      mtu: await this.#options.networkMtu(networkId),
-      portId: id,
-      // Fixed, so that the controller's neighbour entry stays valid.
-      macAddress,
-      addresses: fixedIps.map(({ address }) => address),
-      namespace: namespace.name,
-      // A compromised amphora must not reach the others.
-      isolated: true,
-    }
+    return this.#machines.enforce(spec, limits).groups
   }
 
   /** Gives the machine an interface, or lets the one that it has send from all addresses. */
-  async #connect(qmp: Qmp, { files, namespace }: MachineParts, attachment: TapAttachment): Promise<void> {
+  async #connect(qmp: Qmp, { files, namespace }: HostMachine, attachment: TapAttachment): Promise<void> {
     const { fabric } = this.#options
     const { portId, macAddress, mtu } = attachment
     const tap = tapOf(portId)
@@ -358,7 +256,7 @@ export class QemuDriver implements ComputeDriver {
    */
   async #removeStale(
     qmp: Qmp,
-    files: MachineParts['files'],
+    files: HostMachine['files'],
     present: readonly Peripheral[],
     tap: string,
   ): Promise<Peripheral[]> {
@@ -379,18 +277,6 @@ export class QemuDriver implements ComputeDriver {
     if (!isReleased)
       this.#options.log.warn({ amphoraId, tap }, 'the machine does not let go of an unplugged interface yet')
     await closeTap(qmp, tap)
-  }
-
-  /** Interfaces first, so that nothing that still runs is heard. */
-  async #takeDown(amphoraId: string, { files, namespace }: MachineParts): Promise<void> {
-    for (const portId of files.recordedPorts()) {
-      await this.#options.fabric.detach(portId)
-      files.forgetPort(portId)
-    }
-    await endMachine(files)
-    await release({ instance: this.#controlGroup, machine: amphoraId })
-    await namespace.remove()
-    for (const file of [files.disk, files.monitor]) rmSync(file, { force: true })
   }
 }
 
@@ -414,33 +300,4 @@ function seedOf(spec: MachineSpec): Uint8Array {
     'management-mac': `${managementPortOf(spec).macAddress.toLowerCase()}\n`,
     'management-prefix': `${spec.managementPrefix}\n`,
   })
-}
-
-function managementPortOf({ amphoraId, managementPort }: MachineSpec): Port {
-  if (managementPort === null) throw new MachineError(`Amphora ${amphoraId} has no management port.`)
-  return managementPort
-}
-
-const identityOf = (amphoraId: string, { namespace }: MachineParts) => ({
-  amphoraId,
-  driver: 'qemu',
-  computeId: amphoraId,
-  name: namespace.name,
-})
-
-type MachineParts = { files: ReturnType<typeof machineDirectory>; namespace: ReturnType<typeof networkNamespace> }
-
-/** The process that holds a machine, if the machine is ready and its namespace has its name; otherwise null. */
-function running({ files, namespace }: MachineParts): number | null {
-  const holder = files.holder()
-  return holder !== null && files.isReady() && namespace.holds(holder) ? holder : null
-}
-
-function namesIn(directory: string): string[] {
-  try {
-    return readdirSync(directory)
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return []
-    throw error
-  }
 }
