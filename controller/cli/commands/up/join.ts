@@ -32,11 +32,11 @@ export async function join(directory: string, file: string): Promise<void> {
   }
   writeHostRecord(directory, { id, registered: true })
   const paths = new Map(
-    Object.entries(databaseFiles).map(([in_bundle, path]) => [path, databaseFileIn(directory, in_bundle)]),
+    Object.entries(databaseFiles).map(([inBundle, path]) => [path, databaseFileIn(directory, inBundle)]),
   )
   const text = withDatabaseFiles(settings, paths)
   const places = bundledFiles(parseConfiguration(text, {}, `krater.yaml of ${name}`), directory)
-  for (const in_bundle of Object.keys(databaseFiles)) places.set(in_bundle, databaseFileIn(directory, in_bundle))
+  for (const inBundle of Object.keys(databaseFiles)) places.set(inBundle, databaseFileIn(directory, inBundle))
   placeFiles(files, places)
   // Last: with it, the directory is set up.
   writePrivateFile(configurationFile(directory), text)
