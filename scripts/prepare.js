@@ -24,6 +24,7 @@ const logFile = join(root, 'prepare.log')
  * Installs and builds only what is missing. Prints nothing if nothing is missing.
  * @param withTests also installs what the tests and benchmarks need
  * @param withMachine also installs what a virtual machine needs, and fetches its kernel
+ * @param withEmulator also installs what a virtual machine with a kernel of its own needs
  * @param withImages also installs what builds images
  * @param withCluster also installs a replicated PostgreSQL
  * @param withSuites also installs the suites of other projects
@@ -31,6 +32,7 @@ const logFile = join(root, 'prepare.log')
 export async function prepare({
   withTests = false,
   withMachine = false,
+  withEmulator = false,
   withImages = false,
   withCluster = false,
   withSuites = false,
@@ -39,7 +41,7 @@ export async function prepare({
   const packages = [
     ...SERVICE_PACKAGES,
     ...(withTests ? [...TEST_PACKAGES, ...LAB_PACKAGES] : []),
-    ...(withMachine ? MACHINE_PACKAGES : []),
+    ...(withMachine || withEmulator ? MACHINE_PACKAGES : []),
     ...(withImages ? IMAGE_PACKAGES : []),
     ...(withCluster ? CLUSTER_PACKAGES : []),
     ...(withSuites ? SUITE_PACKAGES : []),

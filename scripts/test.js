@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import { bundleTests, testDirectories } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
 import { prepare } from './prepare.js'
-import { Failure, runScript, say } from './progress.js'
+import { Failure, failureOf, runLogged, runScript, say, step } from './progress.js'
 import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -17,6 +17,8 @@ const LONG = ['end-to-end/crash', 'end-to-end/failover', 'unit/provider/plan-fai
 const isSuite = file => file.startsWith('test/suites/')
 /** So do the tests of several machines. */
 const isOfMachines = file => file.startsWith('test/machines/')
+/** Those that boot the image of an amphora. */
+const bootsImage = file => isOfMachines(file) || file === 'test/end-to-end/virtual-machine.test.ts'
 const temporaryIn = directory => join(directory, 'tmp')
 const recordIn = directory => join(directory, 'test.log')
 
@@ -24,7 +26,15 @@ await runScript(async () => {
   restorePolicy()
   const files = testFiles(process.argv.slice(2))
   const suites = files.some(isSuite)
-  await prepare({ withTests: true, withMachine: suites, withSuites: suites, withCluster: files.some(isOfMachines) })
+  const boots = files.some(bootsImage)
+  await prepare({
+    withTests: true,
+    withMachine: suites,
+    withEmulator: boots,
+    withSuites: suites,
+    withCluster: files.some(isOfMachines),
+  })
+  if (boots) await buildImage()
   const signal = interruption('the files of the tests')
   const directory = createDirectory()
   try {
@@ -60,6 +70,16 @@ function createDirectory() {
   mkdirSync(temporaryIn(directory))
   chmodSync(temporaryIn(directory), 0o1777)
   return directory
+}
+
+/** Builds the image of an amphora; that takes seconds if nothing has changed since the last build. */
+async function buildImage() {
+  const logFile = join(root, 'images.log')
+  const words = [join(root, 'scripts/images.js')]
+  await step('Image of an amphora', async report => {
+    const result = await runLogged(process.execPath, words, { logFile, report, seconds: 900 })
+    if (result.code !== 0) throw failureOf('npm run images', result, logFile)
+  })
 }
 
 /**

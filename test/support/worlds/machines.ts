@@ -12,9 +12,9 @@ import {
   amphoraIdentity,
   HEARTBEAT_KEY_ID,
 } from '../../../controller/compute/amphora-identity.js'
-import type { MachineSpec } from '../../../controller/compute/driver.js'
+import type { ComputeDriver, MachineSpec, Placement } from '../../../controller/compute/driver.js'
 import type { Limits } from '../../../controller/compute/host/cgroup.js'
-import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
+import { NamespaceDriver, type NamespaceDriverOptions } from '../../../controller/compute/namespace/driver.js'
 import { channelAccessOf } from '../../../controller/key-channel/keys.js'
 import type { Port } from '../../../controller/network/driver.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
@@ -27,11 +27,24 @@ export const quiet = pino({ level: 'silent' })
 
 export type SshTarget = { host: string; hostKey: Buffer }
 
+/** An installation in which machines in namespaces can be created. */
+export const createLab = ({ agentBundle, limits = SHARES.limits }: { agentBundle: string; limits?: Limits }) =>
+  createLabWith(parts => new NamespaceDriver({ ...parts, agentBundle, ...SHARES, limits }))
+
+/** What every driver of machines of this host gets. */
+export type LabParts = Pick<
+  NamespaceDriverOptions,
+  'instance' | 'directory' | 'networkMtu' | 'portFilters' | 'accounts' | 'log'
+> & { fabric: Fabric }
+
 /**
  * An installation with its own instance name, fabric, management network and keys, in which machines can be
  * created. `destroy` leaves nothing of it.
  */
-export async function createLab({ agentBundle, limits = SHARES.limits }: { agentBundle: string; limits?: Limits }) {
+export async function createLabWith<Driver extends ComputeDriver>(
+  open: (parts: LabParts) => Driver,
+  placement: Placement = PLACEMENT,
+) {
   const instance = randomBytes(3).toString('hex').slice(0, 5)
   const directory = mkdtempSync(join(tmpdir(), `krater-machines-${instance}-`))
   const fabric = new Fabric({ instance })
@@ -41,15 +54,13 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
   const networkId = randomUUID()
   // 198.18.0.0/15 is reserved for tests of this kind (RFC 2544).
   const subnet = `198.${randomInt(18, 20)}.${randomInt(256)}`
-  const driver = new NamespaceDriver({
+  const driver = open({
     instance,
     directory,
     fabric,
     networkMtu: async () => 1500,
     portFilters: async () => null,
-    agentBundle,
-    ...SHARES,
-    limits,
+    accounts: SHARES.accounts,
     log: quiet,
   })
   await fabric.attachHost({ networkId, mtu: 1500, interfaceName: `kt${instance}`, addresses: [`${subnet}.1/24`] })
@@ -68,7 +79,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
     const spec = {
       amphoraId,
       projectId,
-      placement: PLACEMENT,
+      placement,
       apart: [],
       networks: [],
       managementPrefix: 24,
@@ -103,7 +114,7 @@ export async function createLab({ agentBundle, limits = SHARES.limits }: { agent
     namespaceOf: (amphoraId: string) => `krater-${instance}-${amphoraId}`,
     holderOf,
     /** Process 1 of a machine, by its PID on the host. */
-    firstProcessOf: (amphoraId: string) => childrenOf(holderOf(amphoraId))[0]!,
+    firstProcessOf: (amphoraId: string) => firstProcessOf(join(directory, amphoraId)),
     destroy: async () => {
       for (const { amphoraId } of await driver.list()) await driver.delete(amphoraId)
       await fabric.remove()
@@ -181,6 +192,10 @@ export function openSocket(client: Client, path: string = AGENT_SOCKET): Promise
     })
   })
 }
+
+/** Process 1 of the machine with this directory, by its PID on the host. */
+export const firstProcessOf = (machineDirectory: string): number =>
+  childrenOf(Number(readFileSync(join(machineDirectory, 'process'), 'utf8').split(' ')[0]))[0]!
 
 /** Processes of a machine: those whose network is its namespace. */
 export function processesIn(namespace: string): number[] {
