@@ -108,7 +108,7 @@ export function enforce(place: Place, limits: Limits, known = hierarchies()): En
     const { name, what, limit } = controller
     const hierarchy = known.find(({ controllers }) => controllers.includes(name))
     if (hierarchy === undefined) {
-      enforced.lacking.push({ what, why: `the cgroup controller ${name} is not mounted` })
+      enforced.lacking.push({ what, why: `the cgroup controller ${name} is not mounted, or another mount hides it` })
       continue
     }
     try {
@@ -189,12 +189,16 @@ async function moveProcesses(from: string, to: string): Promise<void> {
   }
 }
 
-/** v1 first: a controller mounted there is unavailable in v2. */
+/**
+ * v1 first: a controller mounted there is unavailable in v2. Without those that another mount hides, as `ip netns exec`
+ * does: Node.js never ends creating a directory and its parents where sysfs permits none.
+ */
 function hierarchies(): Hierarchy[] {
   const mounts = readFileSync('/proc/self/mounts', 'utf8').split('\n')
   return mounts
     .flatMap((line): Hierarchy[] => {
       const [, path = '', type, options = ''] = line.split(' ')
+      if (!existsSync(join(path, 'cgroup.procs'))) return []
       if (type === 'cgroup') return [{ path, version: 1, controllers: options.split(',') }]
       if (type === 'cgroup2') return [{ path, version: 2, controllers: words(join(path, 'cgroup.controllers')) }]
       return []
@@ -243,7 +247,7 @@ function delegate(group: string, controller: string): void {
   if (!words(file).includes(controller)) writeFileSync(file, `+${controller}`)
 }
 
-/** Empty if another mount hides the file. */
+/** Empty if the file is not there. */
 const words = (file: string): string[] =>
   existsSync(file) ? readFileSync(file, 'utf8').split(/\s+/).filter(Boolean) : []
 

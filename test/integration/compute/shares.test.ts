@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
@@ -11,7 +11,9 @@ import { bundle } from '../../support/worlds/programs.js'
 
 /** Processors are shared by project, not by amphora, so one project cannot starve another. */
 const programs = t.testdir({})
-await bundle({ agent: join(import.meta.dirname, '../../../amphora-agent/main.ts') }, programs)
+const root = join(import.meta.dirname, '../../..')
+const entries = { agent: 'amphora-agent/main.ts', groups: 'controller/compute/host/cgroup.ts' }
+await bundle(Object.fromEntries(Object.entries(entries).map(([name, path]) => [name, join(root, path)])), programs)
 const lab = await createLab({ agentBundle: join(programs, 'agent.mjs') })
 const { driver } = lab
 t.teardown(lab.destroy)
@@ -155,4 +157,20 @@ t.test('cgroup v2: each level above the machine delegates the controllers', asyn
     'all amphorae together weigh as much as four sibling groups',
   )
   t.notOk(existsSync(join(dirname(group), 'cpu.weight')), 'each project keeps the default weight')
+})
+
+t.test('where another mount hides the control groups, a machine starts without limits', t => {
+  const program = `
+    import { enforce, release } from '${join(programs, 'groups.mjs')}'
+    const place = { instance: 'krater-hidden', project: null, machine: 'm' }
+    console.log(JSON.stringify(enforce(place, { memoryBytes: 2 ** 30, processors: 1, processes: 100 })))
+    await release(place)`
+  const node = [process.execPath, '--input-type=module', '--eval', program]
+  // In another network namespace sysfs is another one, as with `ip netns exec`.
+  const hide = 'mount -t sysfs sysfs /sys && exec "$@"'
+  const answer = execFileSync('unshare', ['--mount', '--net', 'sh', '-c', hide, 'sh', ...node], { timeout: 20_000 })
+  const { groups, inForce, lacking } = JSON.parse(answer.toString())
+  t.same([groups, inForce], [[], {}])
+  t.match(lacking, [{ what: 'memory', why: /another mount hides it/ }, { what: 'processor' }, { what: 'processes' }])
+  t.end()
 })

@@ -70,8 +70,21 @@ export async function createMachineRoom(t: Test): Promise<MachineRoom> {
   }
 }
 
-/** The first process of a machine: the list of namespaces in it is its own. */
-const FIRST_PROCESS = 'mount -t tmpfs -o mode=755 machine /run/netns && echo on && exec sleep infinity'
+/**
+ * The first process of a machine: the list of namespaces in it is its own. /sys shows its own network devices, and still
+ * the control groups, as on a machine that has just started.
+ */
+const FIRST_PROCESS = `
+mount -t tmpfs -o mode=755 machine /run/netns
+mkdir /run/netns/groups
+mount --rbind /sys/fs/cgroup /run/netns/groups
+mount -t sysfs sysfs /sys
+mount --rbind /run/netns/groups /sys/fs/cgroup
+umount --recursive --lazy /run/netns/groups
+rmdir /run/netns/groups
+echo on
+exec sleep infinity
+`
 
 function createMachine({
   name,
@@ -112,11 +125,14 @@ function createMachine({
       }),
     powerOn: async () => {
       const words = ['--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child', '--mount-proc']
-      const starter = spawn('ip', ['netns', 'exec', namespace, 'unshare', ...words, 'sh', '-c', FIRST_PROCESS], {
-        stdio: ['ignore', 'pipe', 'inherit'],
+      const network = `--net=/run/netns/${namespace}`
+      const starter = spawn('nsenter', [network, 'unshare', ...words, 'sh', '-ec', FIRST_PROCESS], {
+        stdio: ['ignore', 'pipe', 'pipe'],
       })
+      let problems = ''
+      starter.stderr?.on('data', text => (problems += text))
       await new Promise<void>((resolve, reject) => {
-        const limit = setTimeout(() => reject(new Error(`${name} does not start`)), START_MS)
+        const limit = setTimeout(() => reject(new Error(`${name} does not start: ${problems}`)), START_MS)
         starter.stdout?.once('data', () => {
           clearTimeout(limit)
           resolve()
