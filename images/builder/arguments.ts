@@ -5,7 +5,7 @@ export const SUITES = ['bookworm', 'trixie'] as const
 export type Suite = (typeof SUITES)[number]
 
 /** What a build makes, and the directory where it goes. */
-const TARGETS = { amphora: 'images/out', lab: 'images/out-lab' } as const
+const TARGETS = { amphora: 'images/out', lab: 'images/out/boxes' } as const
 
 export type Target = keyof typeof TARGETS
 
@@ -26,7 +26,8 @@ export class UsageError extends Error {}
 
 const HELP = `npm run images -- [TARGET] [OPTIONS]
 
-Builds the image of an amphora, or with the target "lab" the box of the machines that "vagrant up" starts.
+Builds the image of an amphora, or with the target "lab" the boxes of the machines that "vagrant up" starts, for libvirt
+and for VirtualBox.
 
   --suite SUITE            ${SUITES.join(' or ')} (default: bookworm)
   --mirror URL             Debian's packages (default: http://deb.debian.org/debian)

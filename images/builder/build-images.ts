@@ -1,40 +1,29 @@
 import { createHash } from 'node:crypto'
-import {
-  chmodSync,
-  copyFileSync,
-  createReadStream,
-  existsSync,
-  mkdirSync,
-  mkdtempSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-} from 'node:fs'
+import { copyFileSync, createReadStream, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Manifest } from '../../controller/compute/images/manifest.js'
-import { type Settings, UsageError } from './arguments.js'
+import type { Settings } from './arguments.js'
 import { billOfMaterials, debianPart, lockedParts, npmPart, type PackageLock } from './bill-of-materials.js'
 import { KERNEL_OPTIONS, makeDisk } from './disk.js'
 import { writeInitialFiles } from './initial-files.js'
 import { INPUTS_FILE, inputsDigest, isBuiltFrom } from './inputs.js'
 import { fetchNode, NODE_PACKAGES, NODE_VERSION } from './node.js'
+import { prepareOutput, sweepStaged, writeOutput } from './output.js'
 import { AMPHORA } from './packages.js'
-import { replaceDirectory } from './replace-directory.js'
 import { type Base, EPOCH, makeBase, makeRoot, settleTimes } from './root-file-system.js'
 import type { Tools } from './tools.js'
 
 /** Space for logs and upgrades, beside half of it for programs. */
 const DISK_MEBIBYTES = 1024
 
+const ROOT = 'rootfs'
 /** Beside the root file system and the manifest. */
 const FILES = ['disk.qcow2', 'kernel', 'initrd', 'sbom.cdx.json']
 
 /**
- * Builds the image into the directory that the settings name, which then holds nothing else. A build that fails or is
- * interrupted leaves an earlier image there as it was.
+ * Builds the image into the directory that the settings name. A build that fails or is interrupted leaves an earlier image
+ * there as it was.
  * @param places.root the top of the checkout, with a built agent
  * @param places.cache keeps what the next build can use again
  */
@@ -45,7 +34,8 @@ export async function buildImages(
   const { root, cache, tools } = places
   const out = resolve(root, settings.out)
   const agent = join(root, 'dist/agent.js')
-  prepareDirectory(out)
+  sweepStaged(cache)
+  prepareOutput(out, [...FILES, ROOT])
   const node = await fetchNode('amd64', cache, tools)
   const base = await makeBase(settings, AMPHORA, { cache, builder: join(root, 'images/builder'), tools })
   const sources = ['images/amphora', 'images/initial', 'images/builder', 'dist/agent.js', 'package-lock.json']
@@ -53,14 +43,13 @@ export async function buildImages(
     [settings.suite, NODE_VERSION, base.packages],
     sources.map(path => join(root, path)),
   )
-  if (isBuiltFrom(out, inputs, [...FILES, 'manifest.json', 'rootfs'])) {
+  if (isBuiltFrom(out, inputs, [...FILES, ROOT, 'manifest.json'])) {
     tools.say(`The image in ${out} is up to date.`)
     return
   }
-  const work = mkdtempSync(`${out}.new-`)
-  try {
+  await writeOutput(out, async work => {
     const inside = (name: string) => join(work, name)
-    const rootfs = inside('rootfs')
+    const rootfs = inside(ROOT)
     const release = await tools.step('Root file system', async () => {
       await makeRoot(base, rootfs, { files: join(root, 'images/amphora'), node, agent }, tools)
       const release = await writeInitialFiles(rootfs, root)
@@ -89,20 +78,8 @@ export async function buildImages(
     }
     writeFileSync(inside('manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
     writeFileSync(inside(INPUTS_FILE), inputs)
-    // mkdtemp keeps others out.
-    chmodSync(work, 0o755)
-    replaceDirectory(work, out)
-    tools.say(`The image is in ${out}.`)
-  } finally {
-    rmSync(work, { recursive: true, force: true })
-  }
-}
-
-/** @throws UsageError for a directory with other files, which the image would replace */
-function prepareDirectory(out: string): void {
-  mkdirSync(out, { recursive: true })
-  if (readdirSync(out).length > 0 && !existsSync(join(out, 'manifest.json')))
-    throw new UsageError(`${out} holds other files. Choose another directory for the image, or empty this one.`)
+  })
+  tools.say(`The image is in ${out}.`)
 }
 
 /** What the image consists of. The boot loader is that of the machine that builds. */

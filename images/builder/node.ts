@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
-import { existsSync, mkdtempSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
+import { stagedFor } from './output.js'
 import type { Tools } from './tools.js'
 
 export const NODE_VERSION = '20.20.2'
@@ -21,7 +22,8 @@ export async function fetchNode(architecture: Architecture, cache: string, tools
   const program = join(cache, `node-${NODE_VERSION}-${architecture}`)
   if (existsSync(program)) return program
   await tools.step(`Node.js ${NODE_VERSION}`, async report => {
-    const work = mkdtempSync(join(cache, 'node-'))
+    const work = stagedFor(program)
+    mkdirSync(work)
     try {
       const words = ['pack', `${name}@${NODE_VERSION}`, '--pack-destination', work, '--fetch-retries=2']
       await tools.run('npm', words, { report, cwd: work })

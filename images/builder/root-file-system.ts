@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Settings } from './arguments.js'
+import { stagedFor } from './output.js'
 import { KERNEL_PACKAGE, mmdebstrapWords, type Package, parsePackages, type Selection } from './packages.js'
 import type { Tools } from './tools.js'
 
@@ -38,7 +39,7 @@ export async function makeBase(
   const [archive, records] = [join(cache, `base-${key}.tar`), join(cache, `base-${key}.records`)]
   if (settings.fresh || !existsSync(archive)) {
     await tools.step(`Debian ${settings.suite}`, async report => {
-      const [newArchive, newRecords] = [`${archive}.new`, `${records}.new`]
+      const [newArchive, newRecords] = [stagedFor(archive), stagedFor(records)]
       const [first = '', ...others] = scripts.map(path => `'${path}'`)
       const hooks = [`${first} '${KERNEL_PACKAGE}' '${newRecords}' "$1"`, ...others.map(path => `${path} "$1"`)]
       try {

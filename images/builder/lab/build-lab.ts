@@ -1,22 +1,28 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import type { Settings } from '../arguments.js'
 import { packVirtualBoxBox } from '../boxes/virtualbox-box.js'
 import { makeDisk } from '../disk.js'
 import { writeInitialFiles } from '../initial-files.js'
+import { INPUTS_FILE, inputsDigest, isBuiltFrom } from '../inputs.js'
 import { fetchNode, NODE_VERSION } from '../node.js'
-import { replaceDirectory } from '../replace-directory.js'
+import { prepareOutput, sweepStaged, writeOutput } from '../output.js'
 import { makeBase } from '../root-file-system.js'
 import type { Tools } from '../tools.js'
+import { filesOfKrater } from './copy-krater.js'
 import { makeLabRoot } from './make-root.js'
 import { selectLab } from './packages.js'
 
 /** Room for a database, logs, and the images of amphorae; the file grows with what is written. */
 const DISK_GIBIBYTES = 16
 
+const BOXES = { libvirt: 'lab-libvirt.box', virtualbox: 'lab-virtualbox.box' }
+/** Files of the checkout that a machine of the lab is made from, beside those of Krater. */
+const SOURCES = ['images/lab', 'images/initial', 'images/builder', 'package-lock.json']
+
 /**
- * Builds the box of the lab into the directory that the settings name, which then holds nothing else. A build that fails
- * or is interrupted leaves an earlier box there as it was.
+ * Builds the boxes of the lab into the directory that the settings name. A build that fails or is interrupted leaves
+ * earlier boxes there as they were.
  * @param places.root the top of the checkout, with a built Krater
  * @param places.cache keeps what the next build can use again
  * @param krater.services Debian's packages that a controller needs
@@ -29,12 +35,22 @@ export async function buildLab(
 ): Promise<void> {
   const { root, cache, tools } = places
   const out = resolve(root, settings.out)
-  mkdirSync(out, { recursive: true })
+  sweepStaged(cache)
+  prepareOutput(out, Object.values(BOXES))
   const node = await fetchNode('amd64', cache, tools)
   const selection = selectLab(krater.services, join(root, 'images/lab/customize.sh'))
   const base = await makeBase(settings, selection, { cache, builder: join(root, 'images/builder'), tools })
-  const work = mkdtempSync(`${out}.new-`)
-  try {
+  // V8's cache differs between two builds of the same sources.
+  const program = filesOfKrater(root).filter(path => !path.endsWith('.cache'))
+  const inputs = inputsDigest(
+    [settings.suite, NODE_VERSION, base.packages],
+    [...SOURCES, ...program].map(path => join(root, path)),
+  )
+  if (isBuiltFrom(out, inputs, [...Object.values(BOXES), 'manifest.json'])) {
+    tools.say(`The boxes in ${out} are up to date.`)
+    return
+  }
+  await writeOutput(out, async work => {
     const inside = (name: string) => join(work, name)
     const files = inside('root')
     const kernel = await tools.step('Root file system', async () => {
@@ -46,24 +62,22 @@ export async function buildLab(
     rmSync(files, { recursive: true })
     await tools.step('Boxes', async () => {
       const machine = { name: 'lab', diskMebibytes: DISK_GIBIBYTES * 1024, memoryMebibytes: 512, processors: 1 }
-      await packVirtualBoxBox(inside('box.img'), inside('lab-virtualbox.box'), machine, tools)
+      await packVirtualBoxBox(inside('box.img'), inside(BOXES.virtualbox), machine, tools)
       await packLibvirtBox(work, tools)
     })
     const { packages } = base
     const manifest = { format: 1, suite: settings.suite, architecture: 'amd64', kernel, node: NODE_VERSION, packages }
     writeFileSync(inside('manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
-    replaceDirectory(work, out)
-    tools.say(`The box of the lab is in ${out}.`)
-  } finally {
-    rmSync(work, { recursive: true, force: true })
-  }
+    writeFileSync(inside(INPUTS_FILE), inputs)
+  })
+  tools.say(`The boxes of the lab are in ${out}.`)
 }
 
-/** Packs the disk in a directory, which is compressed already, as lab-libvirt.box there. */
+/** Packs the disk in a directory, which is compressed already, as the box for libvirt there. */
 async function packLibvirtBox(directory: string, { run }: Pick<Tools, 'run'>): Promise<void> {
   const metadata = { provider: 'libvirt', format: 'qcow2', virtual_size: DISK_GIBIBYTES }
   writeFileSync(join(directory, 'metadata.json'), JSON.stringify(metadata))
   const parts = ['metadata.json', 'box.img']
-  await run('tar', ['--create', '--directory', directory, '--file', join(directory, 'lab-libvirt.box'), ...parts])
+  await run('tar', ['--create', '--directory', directory, '--file', join(directory, BOXES.libvirt), ...parts])
   for (const name of parts) rmSync(join(directory, name))
 }

@@ -14,16 +14,22 @@ const HASHED = /(?:chunk|program)-[\w.-]+?\.(?:cjs|js)\b/g
 export function copyKrater(checkout: string, to: string, packages: readonly string[]): void {
   mkdirSync(to, { recursive: true })
   writeFileSync(join(to, 'package.json'), '{ "type": "module" }\n')
-  for (const name of filesOfBuild(join(checkout, 'dist'))) copy(join(checkout, 'dist', name), join(to, 'dist', name))
-  for (const folder of FOLDERS) {
-    for (const name of readdirSync(join(checkout, folder), { recursive: true, encoding: 'utf8' })) {
-      const path = join(folder, name)
-      const isSource = path.includes('node_modules') || path.endsWith('.ts') || path.startsWith('controller/bin/')
-      if (!isSource && statSync(join(checkout, path)).isFile()) copy(join(checkout, path), join(to, path))
-    }
-  }
+  for (const path of filesOfKrater(checkout)) copy(join(checkout, path), join(to, path))
   const modules = join(checkout, 'node_modules')
   for (const name of withDependencies(packages, modules)) copy(join(modules, name), join(to, 'node_modules', name))
+}
+
+/** A built Krater without the packages: its programs and the files that they read, as paths in the checkout. */
+export function filesOfKrater(checkout: string): string[] {
+  const read = FOLDERS.flatMap(folder =>
+    readdirSync(join(checkout, folder), { recursive: true, encoding: 'utf8' }).map(name => join(folder, name)),
+  )
+  const isSource = (path: string) =>
+    path.includes('node_modules') || path.endsWith('.ts') || path.startsWith('controller/bin/')
+  return [
+    ...filesOfBuild(join(checkout, 'dist')).map(name => join('dist', name)),
+    ...read.filter(path => !isSource(path) && statSync(join(checkout, path)).isFile()),
+  ]
 }
 
 /** The files of the newest build: those of earlier ones, which may still run, are left out. */

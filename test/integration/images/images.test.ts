@@ -7,6 +7,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  rmSync,
   statSync,
   symlinkSync,
   writeFileSync,
@@ -22,8 +23,10 @@ import { machineDescription } from '../../../images/builder/boxes/machine-descri
 import { withContentId } from '../../../images/builder/boxes/virtualbox-box.js'
 import { characterDevice, cpioArchive, directory, file, link } from '../../../images/builder/cpio.js'
 import { fileTimes } from '../../../images/builder/file-times.js'
+import { INPUTS_FILE, isBuiltFrom } from '../../../images/builder/inputs.js'
 import { modulesInOrder } from '../../../images/builder/kernel-modules.js'
 import { copyKrater } from '../../../images/builder/lab/copy-krater.js'
+import { prepareOutput, writeOutput } from '../../../images/builder/output.js'
 import { parsePackages } from '../../../images/builder/packages.js'
 import { withPartition } from '../../../images/builder/partition-table.js'
 
@@ -177,7 +180,7 @@ t.test('the command line is read, and its faults are named', async t => {
   t.match(readArguments([]), { suite: 'bookworm', mirror: 'http://deb.debian.org/debian', fresh: false })
   t.match(readArguments(['--suite', 'trixie', '--fresh']), { suite: 'trixie', fresh: true })
   t.match(readArguments([]), { target: 'amphora', out: 'images/out' })
-  t.match(readArguments(['lab']), { target: 'lab', out: 'images/out-lab' })
+  t.match(readArguments(['lab']), { target: 'lab', out: 'images/out/boxes' })
   t.match(readArguments(['--help']), { help: /--security-mirror/ })
   const refused = (t: Test, words: string[], sentence: RegExp) =>
     t.throws(() => readArguments(words), { constructor: UsageError, message: sentence })
@@ -188,6 +191,34 @@ t.test('the command line is read, and its faults are named', async t => {
   refused(t, ['--suit', 'trixie'], /--suit/)
   refused(t, ['labs'], /one of amphora and lab, not labs/)
   refused(t, ['lab', 'amphora'], /not lab amphora/)
+})
+
+t.test('a build replaces what a build wrote, and nothing else', async t => {
+  const folder = t.testdir({ out: { rootfs: { file: 'mine' }, 'other.txt': 'mine' }, 'out.new-99999999': { a: '' } })
+  const [out, own] = [join(folder, 'out'), join(folder, `out.new-${process.pid}`)]
+  const results = (text: string) => async (work: string) => {
+    t.equal(statSync(work).mode & 0o777, 0o700, 'nobody sees what is not complete')
+    for (const name of ['disk', 'manifest.json', INPUTS_FILE]) writeFileSync(join(work, name), text)
+  }
+  const found = () => ['disk', 'manifest.json', 'other.txt'].map(name => readFileSync(join(out, name), 'utf8'))
+  t.throws(() => prepareOutput(out, ['disk', 'rootfs']), { constructor: UsageError, message: /holds another rootfs/ })
+  prepareOutput(out, ['disk'])
+  t.strictSame(readdirSync(folder), ['out'], 'what a killed build left is gone')
+  await writeOutput(out, results('one'))
+  t.strictSame(found(), ['one', 'one', 'mine'])
+  const failing = writeOutput(out, async work => {
+    await results('two')(work)
+    throw new Error('interrupted')
+  })
+  await t.rejects(failing, /interrupted/)
+  t.strictSame(found(), ['one', 'one', 'mine'], 'a build that fails changes nothing')
+  t.notOk(existsSync(own))
+  rmSync(join(out, 'manifest.json'))
+  prepareOutput(out, ['disk'])
+  t.notOk(isBuiltFrom(out, 'one', ['disk', 'manifest.json']), 'one that was killed at its end is not complete')
+  await writeOutput(out, results('three'))
+  t.strictSame(found(), ['three', 'three', 'mine'])
+  t.ok(isBuiltFrom(out, 'three', ['disk', 'manifest.json']))
 })
 
 t.test('a copied Krater runs without the checkout', async t => {
