@@ -15,7 +15,10 @@ await runScript(async () => {
   restorePolicy()
   await prepare({ withImages: true })
   const { buildImages, buildLab, readArguments, UsageError } = await builder()
-  const explained = error => (error instanceof UsageError ? new Failure(error.message) : error)
+  const explained = error => {
+    if (error instanceof UsageError) return new Failure(error.message)
+    return error?.code === 'ENOSPC' ? new Failure(`The disk is full: ${error.message}`) : error
+  }
   const settings = await orFail(() => readArguments(process.argv.slice(2)), explained)
   if ('help' in settings) {
     process.stdout.write(settings.help)

@@ -53,11 +53,12 @@ export async function step(text, work) {
  */
 export function runLogged(program, args, { logFile, env = {}, cwd, seconds, signal, report = () => {} }) {
   return new Promise((resolve, reject) => {
-    appendFileSync(logFile, `\n$ ${program} ${args.join(' ')}\n`)
+    const write = text => appendIfPossible(logFile, text)
+    write(`\n$ ${program} ${args.join(' ')}\n`)
     const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
     let output = ''
     const take = chunk => {
-      appendFileSync(logFile, chunk)
+      write(chunk)
       output = (output + chunk).slice(-8_000)
       report(output.trimEnd().split('\n').at(-1) ?? '')
     }
@@ -86,6 +87,15 @@ export function runLogged(program, args, { logFile, env = {}, cwd, seconds, sign
 const UNREACHABLE =
   /Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|Connection timed out|Network is unreachable|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT/
 const PROXY = /407 |Proxy Authentication|tunneling socket could not be established|Invalid response from proxy/i
+
+/** A full disk must not hide what the program says of it. */
+function appendIfPossible(path, text) {
+  try {
+    appendFileSync(path, text)
+  } catch (error) {
+    if (error.code !== 'ENOSPC') throw error
+  }
+}
 
 /**
  * The failure of a program: the reason, if its output shows one, the last lines of the output, and the path of
