@@ -5,7 +5,7 @@ export type Sighting = {
   sign: string | null
   /** Time at which another host last heard one of its amphorae; null if none ever did. */
   heard: string | null
-  /** Amphorae whose machines are bound to it. */
+  /** Amphorae on it that may serve: they have a load balancer, and some health manager has heard them. */
   amphorae: number
 }
 

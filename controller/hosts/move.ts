@@ -10,7 +10,8 @@ export async function sightOthers(database: Database, hostId: string): Promise<S
     database,
     sql<Sighting>`
      SELECT host.id, host.last_seen_at::text AS sign, host.amphorae_heard_at::text AS heard,
-            (SELECT count(*)::int FROM amphora WHERE host_id = host.id) AS amphorae
+            (SELECT count(*)::int FROM amphora JOIN amphora_health heard ON heard.amphora_id = amphora.id
+              WHERE amphora.host_id = host.id AND amphora.load_balancer_id IS NOT NULL) AS amphorae
        FROM controller_host host WHERE host.id <> ${hostId} AND host.gone_at IS NULL`,
   )
 }

@@ -169,14 +169,40 @@ t.test(
   },
 )
 
-t.test('a host without amphorae that stays silent is declared gone, after half a minute of looking', async t => {
+t.test('a silent host whose amphorae never served is declared gone, after half a minute of looking', async t => {
   await recordSignOfLife(db, third.id, worker('w'))
+  const [booting, warm, serving] = [randomUUID(), randomUUID(), randomUUID()]
+  const lb = await due({ host_id: third.id })
+  await db('amphora').insert([
+    { id: booting, status: 'BOOTING', host_id: third.id, load_balancer_id: lb },
+    { id: warm, status: 'READY', host_id: third.id, load_balancer_id: null },
+    { id: serving, status: 'ALLOCATED', host_id: third.id, load_balancer_id: lb },
+  ])
+  const beat = {
+    boot_id: 'b',
+    last_seq: 1,
+    sent_ms: 1,
+    generation: 1,
+    config_hash: '',
+    needs_apply: false,
+    vrrp_master: false,
+    haproxy_running: true,
+  }
+  for (const amphora_id of [warm, serving]) await db('amphora_health').insert({ amphora_id, ...beat })
+  const amphoraeOf = async (id: string) => (await sightOthers(db, here.id)).find(host => host.id === id)?.amphorae
+  t.equal(await amphoraeOf(third.id), 1, 'one that has been heard may serve')
+  await db('amphora').delete().where({ id: serving })
+  t.equal(await amphoraeOf(third.id), 0)
   const watching = { database: db, hostId: here.id, log }
   let watch = await watchHosts(watching, null, 0)
   for (let second = 2; second < 30; second += 2) watch = await watchHosts(watching, watch, second * 1000)
   t.equal(await goneSince(db, third.id), null)
   await watchHosts(watching, watch, 30_000)
   t.not(await goneSince(db, third.id), null)
+  t.match(await db('amphora').where({ id: booting }).first(), { replace_generation: 1 })
+  t.equal(await db('amphora').where({ id: warm }).first(), undefined)
+  await db('amphora').delete()
+  await db('load_balancer').delete()
 })
 
 t.test('routers on networks that span hosts are on one host, until it is gone', async t => {
