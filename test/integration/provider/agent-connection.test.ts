@@ -1,105 +1,28 @@
 import { randomBytes } from 'node:crypto'
 import { type AddressInfo, createServer } from 'node:net'
 import { setTimeout as wait } from 'node:timers/promises'
-import ssh2, { type ServerChannel } from 'ssh2'
 import t from 'tap'
 import type { Desired } from '../../../amphora-agent/protocol/desired.js'
-import { createFrameDecoder, encodeFrame } from '../../../amphora-agent/protocol/frames.js'
-import { AGENT_SOCKET, type Request } from '../../../amphora-agent/protocol/messages.js'
+import { encodeFrame } from '../../../amphora-agent/protocol/frames.js'
+import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
 import { PROTOCOL_VERSION } from '../../../amphora-agent/protocol/version.js'
-import { amphoraIdentity } from '../../../controller/compute/amphora-identity.js'
-import {
-  AgentRefused,
-  AgentUnreachable,
-  SshAgentConnections,
-} from '../../../controller/provider/amphora/agent/connection.js'
+import { AgentRefused, AgentUnreachable } from '../../../controller/provider/amphora/agent/connection.js'
 import { createNoopAgentConnections } from '../../../controller/provider/amphora/agent/connection-noop.js'
+import {
+  AMPHORA,
+  answerHello,
+  createAmphora,
+  createConnections,
+  HELLO,
+  HOST_KEY,
+  hello,
+  unreachable,
+} from '../../support/faults/faulty-amphora.js'
 import { newSshKeyPair } from '../../support/inputs/ssh-keys.js'
 import { ownPorts } from '../../support/ports.js'
-import { eventually, quiet } from '../../support/worlds/machines.js'
+import { eventually } from '../../support/worlds/machines.js'
 
-const AMPHORA = '4c6d3c1e-2f0b-4a57-8f5a-0d6c4f8f3f10'
-const identity = amphoraIdentity(Buffer.alloc(32, 3), AMPHORA)
-const controller = newSshKeyPair()
 const stranger = newSshKeyPair()
-
-const HELLO = {
-  agentVersion: '1',
-  protocolVersion: 1,
-  bootId: 'b',
-  haproxyVersion: '2.6.12',
-  keepalivedVersion: '2.2.7',
-  appliedGeneration: 0,
-  appliedSha256: null,
-  drain: null,
-}
-const hello = { verb: 'hello' } as const
-
-type Agent = (request: Request, channel: ServerChannel, connection: number) => void
-
-const answerHello: Agent = ({ id }, channel) => channel.write(encodeFrame({ id, ok: true, result: HELLO }))
-
-/** An SSH server in this process that looks like an amphora and misbehaves as configured. */
-async function createAmphora(
-  t: Pick<Tap, 'teardown'>,
-  agent: Agent = answerHello,
-  options: { hostKey?: string; acceptsSocket?: () => boolean } = {},
-) {
-  const { hostKey = identity.sshHostKeyPrivate, acceptsSocket = () => true } = options
-  const allowed = ssh2.utils.parseKey(controller.public)
-  if (allowed instanceof Error) throw allowed
-  const seen = { connections: 0, logins: 0, open: 0, sockets: [] as string[] }
-  const clients = new Set<ssh2.Connection>()
-  const server = new ssh2.Server({ hostKeys: [hostKey] }, client => {
-    const number = ++seen.connections
-    seen.open++
-    clients.add(client)
-    client.on('error', () => undefined)
-    client.on('close', () => {
-      seen.open--
-      clients.delete(client)
-    })
-    client.on('authentication', context => {
-      const known = context.method === 'publickey' && context.key.data.equals(allowed.getPublicSSH())
-      if (!known || context.username !== 'krater') return context.reject()
-      if (context.signature) seen.logins++
-      context.accept()
-    })
-    client.on('openssh.streamlocal', (accept, reject, { socketPath }) => {
-      seen.sockets.push(socketPath)
-      if (!acceptsSocket()) return reject()
-      const channel = accept()
-      const decode = createFrameDecoder()
-      channel.on('error', () => undefined)
-      channel.on('data', (piece: Buffer) => {
-        for (const value of decode(piece)) agent(value as Request, channel, number)
-      })
-    })
-  })
-  await new Promise<void>(resolve => server.listen(0, '127.0.0.1', resolve))
-  const hangUp = () => {
-    for (const client of clients) client.end()
-  }
-  t.teardown(async () => {
-    hangUp()
-    await new Promise(resolve => server.close(resolve))
-  })
-  const { port } = server.address() as AddressInfo
-  return { seen, hangUp, target: { amphoraId: AMPHORA, host: '127.0.0.1', port, hostKey: identity.sshHostKeyPublic } }
-}
-
-function createConnections(t: Pick<Tap, 'teardown'>, options: { idleMs?: number; controllerKey?: string } = {}) {
-  const connections = new SshAgentConnections({ controllerKey: controller.private, log: quiet, ...options })
-  t.teardown(() => connections.stop())
-  return connections
-}
-
-const unreachable = (reason: AgentUnreachable['reason'], message: RegExp = /./) => ({
-  name: 'AgentUnreachable',
-  amphoraId: AMPHORA,
-  reason,
-  message,
-})
 
 t.test('requests', async t => {
   t.test('share one connection and one channel to the agent', async t => {
@@ -108,7 +31,7 @@ t.test('requests', async t => {
     const answers = await Promise.all(Array.from({ length: 50 }, () => connections.request(target, hello)))
     t.same(answers, Array(50).fill(HELLO))
     t.same(await connections.request(target, hello), HELLO)
-    t.same(seen, { connections: 1, logins: 1, open: 1, sockets: [AGENT_SOCKET] })
+    t.same(seen, { connections: 1, logins: 1, open: 1, streams: 1, sockets: [AGENT_SOCKET] })
   })
 
   t.test('fail with a sentence if the agent speaks a protocol that is too new', async t => {
@@ -184,7 +107,7 @@ t.test('a connection', async t => {
     const silent = createServer(socket => socket.on('error', () => undefined).resume())
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
     const { port } = silent.address() as AddressInfo
-    const target = { amphoraId: AMPHORA, host: '127.0.0.1', port, hostKey: identity.sshHostKeyPublic }
+    const target = { amphoraId: AMPHORA, host: '127.0.0.1', port, hostKey: HOST_KEY }
     const connections = createConnections(t)
     const since = performance.now()
     await t.rejects(connections.request(target, hello, { connectTimeoutMs: 300 }), unreachable('no-answer', /0\.3 s/))
@@ -224,7 +147,7 @@ t.test('a connection', async t => {
     const silent = createServer(socket => socket.on('error', () => undefined).resume())
     await new Promise<void>(resolve => silent.listen(0, '127.0.0.1', resolve))
     const { port } = silent.address() as AddressInfo
-    const target = { amphoraId: AMPHORA, host: '127.0.0.1', port, hostKey: identity.sshHostKeyPublic }
+    const target = { amphoraId: AMPHORA, host: '127.0.0.1', port, hostKey: HOST_KEY }
     const connections = createConnections(t)
     const patient = connections.request(target, hello, { connectTimeoutMs: 5_000 })
     patient.catch(() => undefined)
@@ -415,5 +338,3 @@ t.test('the noop agents answer at once and remember what was applied', async t =
   t.match(await agents.request(target, hello), { appliedGeneration: 0 })
   await agents.stop()
 })
-
-type Tap = typeof t

@@ -16,8 +16,8 @@ export type AgentTarget = {
 
 export type AgentChannel = {
   stream: Duplex
-  /** Opens another stream, to another of the agent's sockets. @throws Error */
-  open: (path: string) => Promise<Duplex>
+  /** Opens another stream, to another of the agent's sockets. @throws AgentUnreachable, within `timeoutMs` */
+  open: (path: string, timeoutMs: number) => Promise<Duplex>
   close: () => void
   closed: Promise<void>
 }
@@ -27,6 +27,8 @@ const USER = 'krater'
 const RETRY_MS = 100
 /** How long to retry after a refusal, since a machine may have just started. */
 const REFUSAL_LIMIT_MS = 3_000
+/** Streams of a connection that a machine may leave unanswered before no more are opened: each takes memory. */
+const MAX_UNANSWERED = 16
 
 /**
  * Connects to an amphora over SSH and opens a channel to its agent's socket. Retries briefly after a refusal: the SSH
@@ -121,36 +123,76 @@ function connectClient(
  * @returns null if the agent's socket cannot be opened; the connection stays usable
  * @throws AgentUnreachable, after closing the connection
  */
-function openChannel(
+async function openChannel(
   client: Client,
   target: AgentTarget,
   timeoutMs: number,
   signal: AbortSignal,
 ): Promise<AgentChannel | null> {
+  try {
+    const stream = await openStream(client, target, AGENT_SOCKET, { timeoutMs, signal })
+    if (stream === null) return null
+    // Registered only now: a connection survives refused channels and would accumulate listeners.
+    const closed = new Promise<void>(done => client.once('close', () => done()))
+    return { stream, open: openOthers(client, target, signal), close: () => client.destroy(), closed }
+  } catch (error) {
+    client.destroy()
+    throw error
+  }
+}
+
+function openOthers(client: Client, target: AgentTarget, signal: AbortSignal): AgentChannel['open'] {
+  let unanswered = 0
+  const answered = () => {
+    unanswered -= 1
+  }
+  return async (path, timeoutMs) => {
+    if (unanswered >= MAX_UNANSWERED) throw unansweredStreams(target)
+    unanswered += 1
+    const stream = await openStream(client, target, path, { timeoutMs, signal, answered })
+    if (stream === null) throw streamRefused(target, path)
+    return stream
+  }
+}
+
+/**
+ * @param answered called once the machine has answered, which may be after the time limit
+ * @returns null if the machine refuses
+ * @throws AgentUnreachable; the connection stays open
+ */
+function openStream(
+  client: Client,
+  target: AgentTarget,
+  path: string,
+  { timeoutMs, signal, answered }: { timeoutMs: number; signal: AbortSignal; answered?: () => void },
+): Promise<Duplex | null> {
+  const { amphoraId, host } = target
   return new Promise((resolve, reject) => {
+    let isAwaited = true
     const cleanUp = () => {
+      isAwaited = false
       clearTimeout(timer)
       signal.removeEventListener('abort', abort)
       client.removeListener('close', onClose)
     }
     const fail = (error: AgentUnreachable) => {
       cleanUp()
-      client.destroy()
       reject(error)
     }
     const abort = () => fail(stopped(target))
     const onClose = () => fail(closedEarly(target))
-    const timer = setTimeout(() => fail(timedOut(target, timeoutMs)), timeoutMs)
+    const late = `${host} opened no stream to ${path} within ${(timeoutMs / 1000).toFixed(1)} s.`
+    const timer = setTimeout(() => fail(new AgentUnreachable(amphoraId, 'no-answer', late)), timeoutMs)
     if (signal.aborted) return abort()
     signal.addEventListener('abort', abort)
     client.once('close', onClose)
     try {
-      client.openssh_forwardOutStreamLocal(AGENT_SOCKET, (error, stream) => {
-        cleanUp()
-        if (error) return resolve(null)
-        // Registered only now: a connection survives refused channels and would accumulate listeners.
-        const closed = new Promise<void>(done => client.once('close', () => done()))
-        resolve({ stream, open: path => openStream(client, path), close: () => client.destroy(), closed })
+      client.openssh_forwardOutStreamLocal(path, (error, stream) => {
+        answered?.()
+        if (isAwaited) {
+          cleanUp()
+          resolve(error ? null : stream)
+        } else if (!error) stream.destroy()
       })
     } catch {
       // ssh2 throws if the connection has already broken.
@@ -158,11 +200,6 @@ function openChannel(
     }
   })
 }
-
-const openStream = (client: Client, path: string): Promise<Duplex> =>
-  new Promise((resolve, reject) => {
-    client.openssh_forwardOutStreamLocal(path, (error, stream) => (error ? reject(error) : resolve(stream)))
-  })
 
 function connectFailure({ amphoraId, host }: AgentTarget, error: Error & { level?: string }): AgentUnreachable {
   const code = 'code' in error ? error.code : undefined
@@ -193,6 +230,12 @@ const closedEarly = ({ amphoraId, host }: AgentTarget) =>
 
 const agentNotRunning = ({ amphoraId, host }: AgentTarget) =>
   new AgentUnreachable(amphoraId, 'refused', `The agent on ${host} is not running.`)
+
+const streamRefused = ({ amphoraId, host }: AgentTarget, path: string) =>
+  new AgentUnreachable(amphoraId, 'refused', `${host} refuses a stream to ${path}.`)
+
+const unansweredStreams = ({ amphoraId, host }: AgentTarget) =>
+  new AgentUnreachable(amphoraId, 'no-answer', `${host} leaves ${MAX_UNANSWERED} streams unanswered.`)
 
 const stopped = ({ amphoraId, host }: AgentTarget) =>
   new AgentUnreachable(amphoraId, 'stopped', `The controller abandoned the connection to ${host}.`)

@@ -26,7 +26,8 @@ export type AgentConnections = {
   request<V extends AgentVerb>(target: AgentTarget, body: RequestBody<V>, limits?: AgentLimits): Promise<ResultOf[V]>
   /**
    * Connects to a listener of the amphora through its agent, to see what it serves.
-   * @throws AgentUnreachable, or an error of the SSH channel
+   * @param timeoutMs for the stream to it, connecting included
+   * @throws AgentUnreachable
    */
   relay(target: AgentTarget, destination: RelayRequest, timeoutMs: number): Promise<Duplex>
   /** Drops the connection to a deleted amphora. Pending requests fail. */

@@ -72,13 +72,17 @@ export class SshConnection {
     }
   }
 
-  /** Opens a stream to another of the agent's sockets. @throws AgentUnreachable, Error */
+  /**
+   * Opens a stream to another of the agent's sockets.
+   * @param until as for `ask`
+   * @throws AgentUnreachable
+   */
   async openStream(path: string, until: number): Promise<Duplex> {
     clearTimeout(this.#idle)
     this.#pending++
     try {
       const { channel } = await this.#readyBy(until)
-      return await channel.open(path)
+      return await channel.open(path, Math.max(1, until - performance.now()))
     } finally {
       this.#pending--
       if (this.#pending === 0 && !this.#isDropped) this.#dropWhenIdle()
