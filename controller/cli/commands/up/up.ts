@@ -39,6 +39,7 @@ import { join } from './join.js'
 import { lockStateDirectory } from './lock.js'
 import { reportToParent } from './messages.js'
 import { OUTSIDE_UNDECIDED, offerOutside } from './offer-outside.js'
+import { createSteps } from './steps.js'
 import { summaryOf } from './summary.js'
 import { type ChildName, createSupervisor } from './supervisor.js'
 
@@ -132,30 +133,10 @@ type Running = {
 }
 
 /** Starts everything in order. @returns false when a signal to stop comes before everything is ready */
-async function start(directory: string, { report, undo, stopRequest }: Running): Promise<boolean> {
-  const instanceId = ensureInstanceId(directory)
-  const { config, save } = await completeConfiguration(directory, instanceId, process.env)
-  const instance: Instance = { directory, config }
-  await requireProtectedApis(config, listenersOf(config, null))
-  requirePackages(instance)
-  requireDiskSpace(directory)
-  await requireFreePorts(instance, healthManagerHostBefore(config))
-  save(report)
-
-  if (usesPrivateCluster(instance.config, directory)) {
-    requireSearchablePath(directory)
-    report('Starting PostgreSQL')
-    await startPrivateCluster(directory)
-    undo.push(() => stopPrivateCluster(directory))
-    undo.push(watchCluster(directory, report))
-  }
-  report('Updating the tables')
-  await prepareTables(instance)
-  const networks = await bootstrap(instance)
-  await checkMasterKeys(instance)
-  await registerAndRecheck(instance)
-  await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
-  if (networks !== null) for (const line of await connectPhysicalNetworks(instance)) report(line)
+async function start(directory: string, running: Running): Promise<boolean> {
+  const { report, undo, stopRequest } = running
+  const steps = createSteps(report)
+  const { instance, networks } = await prepare(directory, steps, running).finally(steps.end)
 
   const children = childrenOf(instance)
   report(`Starting ${children.join(', ')}`)
@@ -169,8 +150,40 @@ async function start(directory: string, { report, undo, stopRequest }: Running):
   const ready = Promise.all(children.map(supervisor.start)).then(() => true)
   if (!(await Promise.race([ready, stopRequest.then(() => false)]))) return false
   for (const line of await summaryOf(instance)) report(line)
-  if (networks !== null && config.network.outside === undefined) report(OUTSIDE_UNDECIDED)
+  if (networks !== null && instance.config.network.outside === undefined) report(OUTSIDE_UNDECIDED)
   return true
+}
+
+/** Does what the processes find done. @param steps reports what takes long on a slow machine */
+async function prepare(
+  directory: string,
+  steps: ReturnType<typeof createSteps>,
+  { report, undo }: Pick<Running, 'report' | 'undo'>,
+): Promise<{ instance: Instance; networks: BuiltInNetworks | null }> {
+  const instanceId = ensureInstanceId(directory)
+  const { config, save } = await completeConfiguration(directory, instanceId, process.env)
+  const instance: Instance = { directory, config }
+  await requireProtectedApis(config, listenersOf(config, null))
+  requirePackages(instance)
+  requireDiskSpace(directory)
+  await requireFreePorts(instance, healthManagerHostBefore(config))
+  save(report)
+
+  if (usesPrivateCluster(instance.config, directory)) {
+    requireSearchablePath(directory)
+    steps.begin('Starting PostgreSQL')
+    await startPrivateCluster(directory)
+    undo.push(() => stopPrivateCluster(directory))
+    undo.push(watchCluster(directory, report))
+  }
+  steps.begin('Updating the tables')
+  await prepareTables(instance)
+  const networks = await bootstrap(instance)
+  await checkMasterKeys(instance)
+  await registerAndRecheck(instance)
+  await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
+  if (networks !== null) for (const line of await connectPhysicalNetworks(instance)) report(line)
+  return { instance, networks }
 }
 
 /** A wrong key is reported once, before any process fails for it. @throws OperatorError */
