@@ -324,6 +324,23 @@ t.test('an operator keeps images in the store', async t => {
   await importImage(state, two, 'amphora')
   t.notOk(existsSync(join(store, used)), 'once no machine runs from it, the image is gone')
 
+  const packed = buildImage(join(folder, 'packed'), 'third')
+  execFileSync('tar', [
+    '--create',
+    '--directory',
+    packed,
+    '--remove-files',
+    '--file',
+    join(packed, 'rootfs.tar'),
+    'rootfs',
+  ])
+  await importImage(state, packed, 'packed')
+  const link = readlinkSync(join(store, 'packed/rootfs/link'))
+  t.strictSame([diskOf('packed'), link], ['third', '/nowhere'], 'a root that travelled as an archive is unpacked')
+  removeImage(state, 'packed')
+  writeFileSync(join(packed, 'rootfs.tar'), 'no archive')
+  await t.rejects(importImage(state, packed, 'packed'), /Cannot unpack .*rootfs.tar/)
+
   t.throws(() => removeImage(state, 'stable'), /no image stable/)
   await t.rejects(importImage(state, folder, 'amphora'), /has no manifest.json.*npm run images/)
   writeFileSync(join(one, 'kernel'), 'another')

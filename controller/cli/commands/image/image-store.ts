@@ -1,3 +1,4 @@
+import { execFile } from 'node:child_process'
 import { createHash } from 'node:crypto'
 import {
   cpSync,
@@ -14,6 +15,7 @@ import {
 } from 'node:fs'
 import { basename, join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
+import { promisify } from 'node:util'
 import { type Manifest, readManifest } from '../../../compute/images/manifest.js'
 import { imageDirectory, imageTags } from '../../../compute/images/tags.js'
 import { OperatorError } from '../../operator-error.js'
@@ -28,6 +30,8 @@ const storeOf = (stateDirectory: string) => join(stateDirectory, 'images')
 /** What every image has, beside its manifest and its root file system. */
 const FILES = ['disk.qcow2', 'kernel', 'initrd'] as const
 const ROOT = 'rootfs'
+/** The root file system of an image that was on a computer which cannot keep its links and owners. */
+const ROOT_ARCHIVE = 'rootfs.tar'
 
 /** Names of directories that a command of this process id is still writing. */
 const STAGED = /^\.new-(\d+)$/
@@ -52,8 +56,10 @@ export async function importImage(
   if (!existsSync(target)) {
     const staged = join(store, `.new-${process.pid}`)
     try {
-      for (const name of [...Object.keys(manifest.files), 'manifest.json', ROOT])
+      for (const name of [...Object.keys(manifest.files), 'manifest.json'])
         cpSync(join(from, name), join(staged, name), COPY)
+      if (existsSync(join(from, ROOT))) cpSync(join(from, ROOT), join(staged, ROOT), COPY)
+      else await unpack(join(from, ROOT_ARCHIVE), staged)
       renameSync(staged, target)
     } finally {
       rmSync(staged, { recursive: true, force: true })
@@ -68,6 +74,16 @@ export async function importImage(
 
 /** Links inside an image's root stay as they are. Times matter to nobody, but keep two copies the same. */
 const COPY = { recursive: true, verbatimSymlinks: true, preserveTimestamps: true }
+
+/** Everything in it becomes root's, as it was. */
+async function unpack(archive: string, directory: string): Promise<void> {
+  const words = ['--extract', '--no-same-owner', '--preserve-permissions', '--directory', directory, '--file', archive]
+  try {
+    await promisify(execFile)('tar', words, { timeout: 300_000 })
+  } catch (error) {
+    throw new OperatorError(`Cannot unpack ${archive}: ${error instanceof Error ? error.message : error}`)
+  }
+}
 
 /** The images that tags lead to. A manifest of a newer version, or a damaged one, is null. */
 export function listImages(stateDirectory: string): { tag: string; manifest: Manifest | null; importedAt: Date }[] {
@@ -135,7 +151,7 @@ async function checkedManifest(from: string): Promise<Manifest> {
     if ((await digestOf(path)) !== expected.sha256)
       throw new OperatorError(`The image in ${from} is damaged: ${name} is not what its manifest says. Build it again.`)
   }
-  if (!existsSync(join(from, ROOT)))
+  if (![ROOT, ROOT_ARCHIVE].some(name => existsSync(join(from, name))))
     throw new OperatorError(`The image in ${from} is not complete: ${ROOT} is missing. Build it again.`)
   return manifest
 }
