@@ -22,8 +22,12 @@ mkdir -m 710 /run/krater
 mkdir -m 700 /run/krater/log
 chgrp krater /run/krater
 
+# On each console that the kernel uses: /dev/console is only the last of them.
 say() {
-  echo "krater: $*" >/dev/console
+  local console
+  for console in $(</sys/class/tty/console/active); do
+    echo "krater: $*" >"/dev/$console"
+  done
 }
 
 end() { # poweroff | reboot
@@ -39,7 +43,8 @@ trap 'end reboot' TERM INT
 
 fail() {
   say "$*; powering off"
-  sleep 1
+  # Whoever looks at a screen needs a moment to read it; a serial console is kept.
+  case $(</sys/class/tty/console/active) in *tty0*) sleep 15 ;; *) sleep 1 ;; esac
   end poweroff
 }
 
