@@ -2,6 +2,8 @@ import createKnex, { type Knex } from 'knex'
 import pg from 'pg'
 import type { Logger } from '../log/log.js'
 import { ClusterClient } from './cluster-client.js'
+import { SOCKET_CONNECT_MS } from './servers.js'
+import { isBehindSocket } from './url.js'
 
 // Generations, fences and counters are bigint columns; all stay far below 2^53, so plain numbers are exact.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number)
@@ -48,7 +50,7 @@ export function connect({ url, applicationName, poolSize = 10, isPatient, log }:
       options: PLANNER_OPTIONS,
     },
     pool: { min: 0, max: poolSize, idleTimeoutMillis: 30_000 },
-    acquireConnectionTimeout: 10_000,
+    acquireConnectionTimeout: isBehindSocket(url) ? SOCKET_CONNECT_MS : 10_000,
     // An error shows the statement without its bindings, which may hold a password hash or a tenant's data.
     compileSqlOnError: false,
     log: {

@@ -1,10 +1,12 @@
 import pg from 'pg'
-import type { DatabaseServers } from './url.js'
+import { type DatabaseServers, isBehindSocket } from './url.js'
 
 /** A server answered, but it takes no writes: it is a standby, or was set to read only. */
 export class NotPrimary extends Error {}
 
+/** A server elsewhere that does not answer has vanished; one behind a socket only lacks processor time. */
 const CONNECT_MS = 5_000
+export const SOCKET_CONNECT_MS = 60_000
 /** If one server has not answered after this time, the next one is asked too. */
 const STAGGER_MS = 1_000
 
@@ -57,7 +59,8 @@ export class Servers {
   }
 
   async #connectTo(connectionString: string, config: pg.ClientConfig): Promise<pg.Client> {
-    const client = new pg.Client({ ...config, connectionString, connectionTimeoutMillis: CONNECT_MS })
+    const connectionTimeoutMillis = isBehindSocket(connectionString) ? SOCKET_CONNECT_MS : CONNECT_MS
+    const client = new pg.Client({ ...config, connectionString, connectionTimeoutMillis })
     // Without a listener, an error after a failed attempt would end the process.
     client.on('error', () => undefined)
     try {

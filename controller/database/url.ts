@@ -13,6 +13,9 @@ export function parseDatabaseUrl(text: string): { url: URL; hosts: string } {
 /** The counterpart of parseDatabaseUrl. */
 export const formatDatabaseUrl = (url: URL, hosts: string): string => url.toString().replace(PLACEHOLDER, hosts)
 
+/** Whether a database is behind a unix socket, and so on this host. */
+export const isBehindSocket = (text: string): boolean => parseDatabaseUrl(text).hosts === ''
+
 /** Where a database is: one URL for each of its hosts, and whether only the one that takes writes will do. */
 export type DatabaseServers = { urls: [string, ...string[]]; mustBePrimary: boolean }
 

@@ -116,6 +116,17 @@ t.test('a schema that a newer version migrated is refused with a clear message',
   await t.rejects(migrate(db, { schema: 'network', migrations: [] }), /newer Krater \(.*999-from-the-future/)
 })
 
+t.test('a database on this host that is slow to answer is waited for', async t => {
+  const database = await createTestDatabase()
+  t.teardown(database.drop)
+  // Longer than a server elsewhere may take.
+  const proxy = await startDatabaseProxy(database.urlOf('network'), 6_000)
+  t.teardown(proxy.stop)
+  const db = connect({ url: proxy.url, applicationName: 'patient' })
+  t.same(await one(db, sql`SELECT 1 AS n`), { n: 1 })
+  await db.destroy()
+})
+
 t.test('a migration may take longer than a request, but nothing else may', async t => {
   const database = await createTestDatabase()
   t.teardown(database.drop)

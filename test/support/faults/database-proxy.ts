@@ -16,8 +16,9 @@ export type DatabaseProxy = {
 /**
  * A proxy between a client and PostgreSQL's Unix socket, which lets a test take the database away from one
  * client alone.
+ * @param delayMs until a connection reaches PostgreSQL, as on a machine without processor time
  */
-export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseProxy> {
+export async function startDatabaseProxy(databaseUrl: string, delayMs = 0): Promise<DatabaseProxy> {
   const target = decodeURIComponent(databaseUrl.split('host=')[1] ?? '')
   const directory = await mkdtemp(join(tmpdir(), 'krater-proxy-'))
   const path = join(directory, '.s.PGSQL.5432')
@@ -25,10 +26,14 @@ export async function startDatabaseProxy(databaseUrl: string): Promise<DatabaseP
   let server: Server | null = null
 
   const reconnect = async () => {
-    server = createServer(client => {
+    const forward = (client: Socket) => {
       const upstream = connect(join(target, '.s.PGSQL.5432'))
       endTogether(client, upstream, sockets)
       client.pipe(upstream).pipe(client)
+    }
+    server = createServer(client => {
+      if (delayMs === 0) forward(client)
+      else setTimeout(forward, delayMs, client)
     })
     await new Promise<void>(resolve => server?.listen(path, resolve))
   }
