@@ -1,12 +1,14 @@
 import type { Database } from '../../database/connection.js'
+import { maybeOne } from '../../database/query.js'
+import { sql } from '../../database/sql.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import type { Inspection } from '../driver.js'
 import type { LookAround } from '../host-agents.js'
 import { enrolledHosts } from './hosts.js'
 
 /**
- * Whether an enrolled host is still on the networks of its load balancer, as another machine there sees it: the way to its
- * agent says nothing about that. If nobody at all answers on a network, it is this host that sees nothing.
+ * Whether an enrolled host is still on the network of its load balancer's VIP, as another machine there sees it: the way to
+ * its agent says nothing about that. If nobody at all answers there, it is this host that sees nothing.
  * @returns null if that cannot be told
  */
 export async function inspectHost(
@@ -15,17 +17,16 @@ export async function inspectHost(
 ): Promise<Inspection | null> {
   if (lookAround === null) return null
   try {
-    const hosts = (await enrolledHosts(database)).filter(({ state }) => state === 'in use')
-    const ownOf = (one: (typeof hosts)[number]) => Object.values(one.plugged).flatMap(({ own }) => own)
-    const host = hosts.find(one => one.amphoraId === amphoraId)
-    // Its first port is on the network of the VIP.
-    const [first] = host === undefined ? [] : ownOf(host)
-    if (host === undefined || first === undefined) return null
+    const [hosts, vipPort] = await Promise.all([enrolledHosts(database), portOfVip(database, amphoraId)])
+    const inUse = hosts.filter(({ state }) => state === 'in use')
+    const host = inUse.find(one => one.amphoraId === amphoraId)
+    const [first] = host?.plugged[vipPort ?? '']?.own ?? []
+    if (first === undefined) return null
     const { subnetId, address } = first
     const [subnet] = await network.subnets([subnetId])
-    const others = hosts.filter(one => one !== host).flatMap(ownOf)
+    const others = inUse.filter(one => one !== host).flatMap(({ plugged }) => Object.values(plugged))
     const witnesses = [
-      ...others.filter(other => other.subnetId === subnetId).map(other => other.address),
+      ...others.flatMap(({ own }) => own.filter(other => other.subnetId === subnetId).map(other => other.address)),
       ...(subnet === undefined || subnet.gatewayIp === null ? [] : [subnet.gatewayIp]),
     ]
     return judgeAnswers(address, await lookAround(subnetId, [address, ...witnesses.slice(0, MAX_WITNESSES)]))
@@ -37,13 +38,22 @@ export async function inspectHost(
 
 const MAX_WITNESSES = 4
 
-/** Pure. @param answering of the address and its witnesses, those that answer */
+/** Its port on the network of the VIP. */
+async function portOfVip(database: Database, amphoraId: string): Promise<string | null> {
+  const row = await maybeOne(
+    database,
+    sql<{ portId: string | null }>`SELECT vrrp_port_id AS "portId" FROM amphora WHERE id = ${amphoraId}`,
+  )
+  return row?.portId ?? null
+}
+
+/**
+ * An answer proves nothing but that the kernel runs: HAProxy may have ended. Silence proves that nothing is served. Pure.
+ * @param answering of the address and its witnesses, those that answer
+ */
 export function judgeAnswers(address: string, answering: readonly string[]): Inspection | null {
-  if (answering.includes(address)) {
-    return { serves: true, forwards: true, finding: `${address} answers on the load balancer's network` }
-  }
   const [witness] = answering
-  if (witness === undefined) return null
+  if (witness === undefined || answering.includes(address)) return null
   const finding = `${address} does not answer on the load balancer's network, but ${witness} does`
   return { serves: false, forwards: false, finding }
 }

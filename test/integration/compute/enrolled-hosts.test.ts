@@ -2,8 +2,14 @@ import { randomUUID } from 'node:crypto'
 import t from 'tap'
 import type { Boot } from '../../../amphora-agent/protocol/boot.js'
 import type { MachineSpec } from '../../../controller/compute/driver.js'
-import { createEnrolledDriver } from '../../../controller/compute/enrolled/driver.js'
-import { beginEnrolment, hostById, leaveState, type NewHost } from '../../../controller/compute/enrolled/hosts.js'
+import { createEnrolledDriver, type EnrolledDriverOptions } from '../../../controller/compute/enrolled/driver.js'
+import {
+  beginEnrolment,
+  hostById,
+  leaveState,
+  type NewHost,
+  recordPlugged,
+} from '../../../controller/compute/enrolled/hosts.js'
 import type { HostAgents } from '../../../controller/compute/host-agents.js'
 import { execute } from '../../../controller/database/query.js'
 import { sql } from '../../../controller/database/sql.js'
@@ -18,6 +24,10 @@ const testDatabase = await createTestDatabase()
 t.teardown(testDatabase.drop)
 const database = testDatabase.of('load_balancer')
 const NETWORK = randomUUID()
+t.beforeEach(async () => {
+  await execute(database, sql`DELETE FROM enrolled_host`)
+  await execute(database, sql`DELETE FROM amphora`)
+})
 
 /** Agents that become what they are told: at once, or once `release` is called. */
 function createAgents(slow: ReadonlySet<string>) {
@@ -58,14 +68,19 @@ const specOf = (amphoraId: string): MachineSpec => ({
   keyChannel: { endpoints: [{ host: '192.0.2.1', port: 9312 }], certificate: '', privateKey: '' },
 })
 
+/** A driver with these agents. @param parts what else is not the same for all tests */
+const driverWith = (agents: HostAgents, parts: Partial<EnrolledDriverOptions> = {}) =>
+  createEnrolledDriver({
+    ...{ database, agents, lookAround: null, network: createNoopNetworkDriver(), log: createLog('test', 'silent') },
+    ...{ masterKey: Buffer.alloc(32, 7), heartbeatPort: 5555, beatIntervalSeconds: 1 },
+    ...parts,
+  })
+
 t.test('hosts that carry no amphora any more', async t => {
   const [slow, quick] = [await enroll('slow'), await enroll('quick')]
   const isSlow = new Set<string>()
   const { agents, told, release } = createAgents(isSlow)
-  const driver = createEnrolledDriver({
-    ...{ database, agents, lookAround: null, network: createNoopNetworkDriver(), log: createLog('test', 'silent') },
-    ...{ masterKey: Buffer.alloc(32, 7), heartbeatPort: 5555, beatIntervalSeconds: 1 },
-  })
+  const driver = driverWith(agents)
   const amphorae = [randomUUID(), randomUUID()]
   for (const id of amphorae) await driver.create(specOf(id))
   t.equal((await driver.list()).length, 2)
@@ -85,4 +100,36 @@ t.test('hosts that carry no amphora any more', async t => {
   t.equal(told.get(slow.id)?.length, before, 'its wipe is not begun twice')
   release()
   await eventually('the slow one is free', async () => (await stateOf(slow)) === 'free')
+})
+
+t.test('a silent amphora is looked for on the network of its VIP, whatever other ports it has', async t => {
+  const host = await enroll('inspected')
+  const { agents } = createAgents(new Set())
+  const asked: string[][] = []
+  let answering: string[] = []
+  const lookAround = async (_subnet: string, addresses: readonly string[]) => {
+    asked.push([...addresses])
+    return answering
+  }
+  const driver = driverWith(agents, { lookAround })
+  const [amphora, vipSide, memberSide] = [randomUUID(), `ff${randomUUID().slice(2)}`, `00${randomUUID().slice(2)}`]
+  await driver.create(specOf(amphora))
+  t.equal((await driver.find(amphora))?.computeId, host.id)
+  await execute(
+    database,
+    sql`INSERT INTO amphora (id, status, vrrp_port_id) VALUES (${amphora}, 'ALLOCATED', ${vipSide})`,
+  )
+  for (const [id, address] of [
+    [vipSide, '10.20.0.5'],
+    [memberSide, '10.30.0.5'],
+  ] as const) {
+    const own = [{ subnetId: randomUUID(), address }]
+    await recordPlugged(database, amphora, id, { networkId: NETWORK, addresses: [address], own })
+  }
+  t.equal(await driver.inspect(amphora), null, 'nobody answers')
+  t.equal(asked[0]?.[0], '10.20.0.5', 'not its address on the network of the members')
+  answering = ['10.20.0.1']
+  t.match(await driver.inspect(amphora), { serves: false, finding: /^10\.20\.0\.5 does not answer/ })
+  answering = ['10.20.0.5', '10.20.0.1']
+  t.equal(await driver.inspect(amphora), null, 'an answer to ping is no proof of service')
 })

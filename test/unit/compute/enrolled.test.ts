@@ -126,7 +126,7 @@ t.test('which interfaces lead to which networks', async t => {
 })
 
 t.test('what others on the network of a load balancer see of its host', async t => {
-  t.match(judgeAnswers('10.20.0.143', ['10.20.0.143', '10.20.0.1']), { serves: true })
+  t.equal(judgeAnswers('10.20.0.143', ['10.20.0.143', '10.20.0.1']), null, 'its kernel answers, whatever HAProxy does')
   t.match(judgeAnswers('10.20.0.143', ['10.20.0.1']), { serves: false, finding: /but 10\.20\.0\.1 does/ })
   t.equal(judgeAnswers('10.20.0.143', []), null, 'nobody answers: this controller may be blind')
 })
