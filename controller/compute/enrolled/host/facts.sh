@@ -1,5 +1,19 @@
 # Prints what there is on a host, and changes nothing. Runs as root, from standard input; then a line with the address from
 # which the controller came. Each line of output is a name and its value; facts.ts reads them.
+# Those that host.sh has moved into the network of an amphora, with the addresses that they get back. It writes a file of their
+# name before they leave.
+lent_interfaces() {
+  local network=/run/netns/krater-amphora name mac file
+  [ -e "$network" ] || return 0
+  nsenter --net="$network" ip -o link show | sed -nE 's/^[0-9]+: ([^@: ]+)[@:].* link\/ether ([0-9a-f:]{17}) .*$/\1 \2/p' |
+    while read -r name mac; do
+      file=/var/lib/krater-host/interfaces/$name
+      [ -e "$file" ] || continue
+      echo "interface $name $mac"
+      sed -nE 's/^[46] address replace ([0-9a-f.:]+\/[0-9]+) .*$/address '"$name"' \1/p' "$file"
+    done
+}
+
 facts() {
   local client name unit path line family
   export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
@@ -46,6 +60,7 @@ facts() {
   for family in 4 6; do
     ip "-$family" -o address show scope global | sed -nE 's/^[0-9]+: ([^ ]+) +inet6? ([0-9a-f.:]+\/[0-9]+) .*$/address \1 \2/p'
   done
+  lent_interfaces
   echo 'end'
 }
 facts

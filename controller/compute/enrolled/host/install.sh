@@ -96,6 +96,11 @@ install_all() {
   note 'tree /opt/krater/agents'
   for name in init.sh agent.sh management.sh host.sh forward.pl sysctl.conf; do put "$name" "/opt/krater/$name" 644; done
   put management-address /etc/management-address 644
+  # With other interfaces than before, the amphora gives those of before back first: nobody else knows them.
+  if [ -e /etc/krater/interfaces ] && [ -e /opt/krater/host.sh ] && ! cmp -s /etc/krater/interfaces <(printf %s "${given[interfaces]}"); then
+    systemctl stop krater-amphora.service 2>/dev/null || true
+    bash /opt/krater/host.sh leave >&2
+  fi
   put interfaces /etc/krater/interfaces 644
   put controllers /etc/krater/controllers 644
   [ -e /etc/krater/boot.json ] || put boot /etc/krater/boot.json 600

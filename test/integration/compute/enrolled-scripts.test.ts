@@ -1,0 +1,51 @@
+import { execFile } from 'node:child_process'
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { type HostFacts, parseFacts } from '../../../controller/compute/enrolled/enrolment/facts.js'
+import { sourceFolder } from '../../../controller/compute/source-folder.js'
+
+const HOST_FILES = sourceFolder('controller/compute/enrolled/host')
+
+/**
+ * Runs a script of an enrolment in a network of its own, with empty folders in place of those that it writes.
+ * @param before what this machine has when the script runs, as commands
+ */
+function onHost(before: string, script: string, input: string): Promise<string> {
+  const machine = `set -e; for path in /run /var/lib; do mount -t tmpfs none $path; done; mkdir -p /run/netns /var/lib/krater-host/interfaces
+ip link set lo up
+${before}
+exec bash -s`
+  return new Promise((resolve, reject) => {
+    const child = execFile(
+      'unshare',
+      ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'bash', '-c', machine],
+      { timeout: 60_000 },
+      (error, stdout, stderr) => (error === null ? resolve(stdout) : reject(new Error(stderr, { cause: error }))),
+    )
+    child.stdin?.end(readFileSync(join(HOST_FILES, script), 'utf8') + input)
+  })
+}
+
+const INTERFACES = `ip link add eth0 type veth peer name far0
+ip address add 192.0.2.11/24 dev eth0
+ip link set eth0 up
+ip link add eth1 address 02:00:00:20:00:11 type veth peer name far1
+ip link add far2 address 02:00:00:20:00:12 type veth peer name eth2`
+
+/** What a machine like this one says. */
+const factsOf = async (before: string): Promise<HostFacts> =>
+  parseFacts(await onHost(`${INTERFACES}\n${before}`, 'facts.sh', '192.0.2.1\n'))
+
+t.test('an interface that an amphora has already is still one of the host', async t => {
+  const facts = await factsOf(`echo 'abcde 5d2f8c1e' >/var/lib/krater-host/owner
+ip netns add krater-amphora
+printf '%s\n' '4 link set dev eth1 mtu 1500 up' '4 address replace 10.20.0.11/24 brd 10.20.0.255 dev eth1' \\
+  '6 address replace 2001:db8:20::11/64 dev eth1' '# complete' >/var/lib/krater-host/interfaces/eth1
+ip link set eth1 netns krater-amphora`)
+  t.match(facts, { owner: 'abcde 5d2f8c1e', clientRoute: 'eth0' })
+  t.match(
+    facts.interfaces.find(({ name }) => name === 'eth1'),
+    { mac: '02:00:00:20:00:11', addresses: ['10.20.0.11/24', '2001:db8:20::11/64'], isShared: false },
+  )
+})
