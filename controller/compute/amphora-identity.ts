@@ -31,6 +31,9 @@ export function heartbeatKey(master: Buffer, keyId: number, amphoraId: string): 
   return derive(master, amphoraId, 'lb-heartbeat', keyId)
 }
 
+/** Twelve hexadecimal digits that every controller host of an installation knows, and no other installation has. */
+export const installationId = (master: Buffer): string => derive(master, '', 'lb-installation').toString('hex', 0, 6)
+
 /** `ssh-ed25519 AAAA... comment`, for known_hosts and authorized_keys files. */
 export function opensshPublicLine(blob: Buffer, comment = ''): string {
   return `ssh-ed25519 ${blob.toString('base64')} ${comment}`.trimEnd()

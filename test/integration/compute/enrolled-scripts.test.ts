@@ -49,3 +49,15 @@ ip link set eth1 netns krater-amphora`)
     { mac: '02:00:00:20:00:11', addresses: ['10.20.0.11/24', '2001:db8:20::11/64'], isShared: false },
   )
 })
+
+t.test('the id of a host says whose it is, whichever controller host has enrolled it', async t => {
+  const written = "printf 'abcde 5d2f8c1e\n' >/var/lib/krater-host/owner"
+  const data = (owner: string) =>
+    Object.entries({ step: 'begin', owner })
+      .map(([name, text]) => `${name} ${Buffer.from(text).toString('base64')}\n`)
+      .join('') + 'end\n'
+  await onHost(written, 'install.sh', data('0123456789ab 5d2f8c1e'))
+  await t.rejects(onHost(written, 'install.sh', data('abcde 99999999')), { message: /another controller/ })
+  await onHost(written, 'undo.sh', '5d2f8c1e\n')
+  await t.rejects(onHost(written, 'undo.sh', '99999999\n'), { message: /another controller/ })
+})

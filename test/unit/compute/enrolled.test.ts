@@ -3,6 +3,8 @@ import t from 'tap'
 import { judgeSurvey } from '../../../amphora-agent/enrolled/survey.js'
 import { type HostFacts, parseFacts } from '../../../controller/compute/enrolled/enrolment/facts.js'
 import { type KnownNetwork, matchInterfaces, refusals } from '../../../controller/compute/enrolled/enrolment/judge.js'
+import { judgeOwner } from '../../../controller/compute/enrolled/enrolment/owner.js'
+import type { HostState } from '../../../controller/compute/enrolled/hosts.js'
 import { judgeAnswers } from '../../../controller/compute/enrolled/inspect-host.js'
 
 const LINES = [
@@ -41,7 +43,7 @@ const factsBut = (changes: Readonly<Record<string, string>>) =>
     ),
   )
 
-const ASKED = { owner: 'abcde 5d2f8c1e', processor: 'x64', now: 1795798990 }
+const ASKED = { isOurs: false, processor: 'x64', now: 1795798990 }
 const LAN: KnownNetwork = { id: 'n1', name: 'lan', cidrs: ['10.20.0.0/24'] }
 const SIX: KnownNetwork = { id: 'n6', name: 'six', cidrs: ['2001:db8:20::/64'] }
 
@@ -83,12 +85,10 @@ t.test('hosts that cannot be enrolled', async t => {
   const why = (facts: HostFacts, asked = ASKED) => refusals(facts, asked).join(' ')
   t.equal(why(factsWith()), '')
   t.equal(
-    why(factsWith('owner abcde 5d2f8c1e', 'account krater', 'path /opt/krater')),
+    why(factsWith('owner abcde 5d2f8c1e', 'account krater', 'path /opt/krater'), { ...ASKED, isOurs: true }),
     '',
     'an interrupted enrolment goes on',
   )
-  t.match(why(factsWith('owner abcde 99999999')), /enrolled here already/)
-  t.match(why(factsWith('owner fffff 5d2f8c1e')), /enrolled by another controller \(fffff\)/)
   t.match(why(factsWith('account krater')), /an account krater/)
   t.match(why(factsWith('runs haproxy', 'enabled haproxy')), /^It runs haproxy itself/)
   t.notMatch(why(factsWith('runs haproxy', 'enabled haproxy')), /starts haproxy/, 'said once')
@@ -100,6 +100,36 @@ t.test('hosts that cannot be enrolled', async t => {
   t.match(why(factsBut({ architecture: 'aarch64' })), /processor \(aarch64\)/)
   t.match(why(factsBut({ disk: '100000' })), /97 MiB of free disk/)
   t.match(why(factsBut({ time: '1795790000' })), /clock is 8990 s off/)
+})
+
+t.test('whose a host is', async t => {
+  const id = (digit: string) => `${digit.repeat(8)}-1111-4111-8111-111111111111`
+  const host = (digit: string, state: HostState = 'enrolling') => ({
+    ...{ id: id(digit), name: `host-${digit}`, address: `192.0.2.${digit}`, state },
+    hostKey: Buffer.from(`key ${digit}`),
+  })
+  const installations = ['0123456789ab', 'abcde']
+  const judge = (owner: string | null, hosts: ReturnType<typeof host>[], atAddress?: (typeof hosts)[number]) =>
+    judgeOwner(owner, { installations, hosts, hostKey: Buffer.from('key 1'), atAddress })
+  const begun = host('1')
+
+  t.same(judge(null, []), { id: null, forgotten: null }, 'a new one')
+  t.same(judge(null, [begun], begun), { id: id('1'), forgotten: null }, 'killed before anything was written there')
+  for (const by of ['0123456789ab', 'abcde', 'fffff']) {
+    t.same(judge(`${by} ${id('1')}`, [begun], begun), { id: id('1'), forgotten: null }, `begun by ${by}, it goes on`)
+  }
+  t.same(judge(`fffff ${id('1')}`, [begun]), { id: id('1'), forgotten: null }, 'also under another address')
+  t.same(judge(`abcde ${id('7')}`, [begun]), { id: null, forgotten: id('7') }, 'forgotten here')
+  t.same(judge(`abcde ${id('7')}`, [begun], begun), { id: id('1'), forgotten: id('7') }, 'forgotten, and begun anew')
+  const why = (...words: Parameters<typeof judge>) => {
+    const judged = judge(...words)
+    return 'problem' in judged ? judged.problem : ''
+  }
+  t.match(why(`abcde ${id('1')}`, [host('1', 'free')]), /^It is enrolled already, as host-1 \(192\.0\.2\.1\), and free/)
+  t.match(why(`abcde ${id('2')}`, [host('2')]), /says that it is host-2 .*another host key/)
+  t.match(why(`fffff ${id('7')}`, [begun]), /by another installation of Krater \(fffff\)/)
+  t.match(why('abcde 7', [begun]), /by another installation/, 'an id that is none')
+  t.match(why(`abcde ${id('1')}`, [begun, host('2')], host('2')), /krater amphora retire host-2 --forget/)
 })
 
 t.test('which interfaces lead to which networks', async t => {

@@ -26,7 +26,7 @@ export type HostFacts = {
   diskKib: number
   programs: ReadonlySet<string>
   hasNamespaces: boolean
-  /** `INSTANCE HOST`: who has enrolled it, if anybody. */
+  /** `INSTALLATION HOST`: who has enrolled it, if anybody. */
   owner: string | null
   hasAccount: boolean
   /** Paths of ours that exist. */

@@ -18,7 +18,7 @@ const UNDO_MS = 300_000
 
 /** What a host gets at its enrolment. */
 export type Installation = {
-  /** `INSTANCE HOST`: whose it is. */
+  /** `INSTALLATION HOST`: whose it is. */
   owner: string
   /** The account that the operator logs in with. */
   user: string
@@ -64,8 +64,8 @@ export async function install(
  * @returns what was kept, and why
  * @throws EnrolmentError
  */
-export const undo = (session: HostSession, owner: string): Promise<string[]> =>
-  runScript(session, 'undo.sh', `${owner}\n`, UNDO_MS)
+export const undo = (session: HostSession, hostId: string): Promise<string[]> =>
+  runScript(session, 'undo.sh', `${hostId}\n`, UNDO_MS)
 
 /** Text for the standard input of install.sh, by name. Pure but for the files of the sources. */
 function installData(

@@ -18,8 +18,8 @@ const SYSTEMS: Readonly<Record<string, { name: string; tried: readonly string[];
 const PROCESSORS: Readonly<Record<string, string>> = { x86_64: 'x64', aarch64: 'arm64' }
 
 export type Asked = {
-  /** Owner that the host must have, if it has one: `INSTANCE HOST`. */
-  owner: string
+  /** This installation has enrolled it, or begun to. */
+  isOurs: boolean
   /** Node.js's name of the controller's processor: the host gets the controller's own Node.js. */
   processor: string
   /** The controller's clock, in seconds since 1970. */
@@ -27,19 +27,12 @@ export type Asked = {
 }
 
 /** Why a host cannot be enrolled, as sentences; empty if it can. Pure. */
-export function refusals(facts: HostFacts, { owner, processor, now }: Asked): string[] {
+export function refusals(facts: HostFacts, { isOurs, processor, now }: Asked): string[] {
   const { programs, running, enabled } = facts
-  const isOurs = facts.owner === owner
   const missing = NEEDED_PROGRAMS.filter(name => !programs.has(name))
-  const [instance = ''] = owner.split(' ')
   const drift = Math.abs(facts.time - now)
   return [
     ...systemRefusal(facts),
-    ...(facts.owner === null || isOurs
-      ? []
-      : facts.owner.startsWith(`${instance} `)
-        ? ['It is enrolled here already, under another address. `krater amphora hosts` lists it.']
-        : [`It is enrolled by another controller (${facts.owner.split(' ')[0]}), which must retire it first.`]),
     ...(facts.owner === null && (facts.hasAccount || facts.paths.length > 0)
       ? [
           `It has ${[...(facts.hasAccount ? ['an account krater'] : []), ...facts.paths].join(', ')}, which are none of an enrolment's.`,

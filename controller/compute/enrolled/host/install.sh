@@ -33,6 +33,9 @@ install_all() {
     [ -d "$1" ] || { note "folder $1"; install -d -m "$2" "$1"; }
   }
 
+  # The id of the host says whose it is. Before it is another installation's, or an earlier version's id of a controller.
+  is_owner() { [ "$(sed 's/^.* //' "$record/owner")" = "${given[owner]##* }" ]; }
+
   # One that lost its controller may still be at work. The lock of a directory leaves nothing behind.
   exec 9</opt
   flock --wait 240 9 || { echo 'another enrolment of this host is still at work' >&2; return 1; }
@@ -45,14 +48,14 @@ install_all() {
       mv "$record/owner.new" "$record/owner"
       sync "$record"
     fi
-    [ "$(cat "$record/owner")" = "${given[owner]}" ] || { echo 'another controller has enrolled this host' >&2; return 1; }
+    is_owner || { echo 'another controller has enrolled this host' >&2; return 1; }
     : >>"$record/changes"
     install -d -m 700 "$record/incoming" "$record/interfaces"
     (cd "$record/incoming" && sha256sum -- * 2>/dev/null) || true
     return 0
   fi
 
-  [ "$(cat "$record/owner")" = "${given[owner]}" ]
+  is_owner
   (cd "$record/incoming" && sha256sum --quiet -c - <<<"${given[sums]}") >&2
 
   # Debian's packages would start these as services of the host.

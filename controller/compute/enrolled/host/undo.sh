@@ -1,18 +1,19 @@
 # Undoes what install.sh has changed, in reverse, as far as it is written down. Runs as root, from standard input; then the
-# line with the owner. It may be killed and run again. Prints `kept WHAT: WHY` for what stays.
+# line with the host's id. It may be killed and run again. Prints `kept WHAT: WHY` for what stays.
 undo_all() {
   set -uo pipefail
   export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive
   umask 077
   cd /
-  local record=/var/lib/krater-host owner what rest path line packages=() left name why progress
-  IFS= read -r owner
+  local record=/var/lib/krater-host host what rest path line packages=() left name why progress
+  IFS= read -r host
   # An enrolment that lost its controller may still be at work. The lock of a directory leaves nothing behind.
   exec 9</opt
   flock --wait 240 9 || { echo 'an enrolment of this host is still at work' >&2; return 1; }
   [ -e "$record" ] || return 0
   # A kill right after the folder was made leaves it without an owner, and without any other change.
-  [ ! -s "$record/owner" ] || [ "$(cat "$record/owner")" = "$owner" ] || { echo 'another controller has enrolled this host' >&2; return 1; }
+  # The id of the host says whose it is; what is before it may be an earlier version's id of a controller.
+  [ ! -s "$record/owner" ] || [ "$(sed 's/^.* //' "$record/owner")" = "$host" ] || { echo 'another controller has enrolled this host' >&2; return 1; }
   [ -e "$record/changes" ] || { rm -rf "$record"; return 0; }
   # Those that install.sh was about to make when it was killed.
   while read -r what path rest; do [ "$what" != file ] || rm -f "$path.new"; done <"$record/changes"

@@ -2,9 +2,10 @@ import { randomUUID } from 'node:crypto'
 import { networkInterfaces } from 'node:os'
 import { setTimeout as wait } from 'node:timers/promises'
 import { Argument, InvalidArgumentError, Option } from 'commander'
+import { installationId } from '../../../../compute/amphora-identity.js'
 import { LOCAL_ZONE } from '../../../../compute/driver.js'
 import { type HostFacts, parseFacts } from '../../../../compute/enrolled/enrolment/facts.js'
-import { install, runScript } from '../../../../compute/enrolled/enrolment/install.js'
+import { install, runScript, undo } from '../../../../compute/enrolled/enrolment/install.js'
 import {
   type AskedInterface,
   type GivenInterface,
@@ -12,6 +13,7 @@ import {
   matchInterfaces,
   refusals,
 } from '../../../../compute/enrolled/enrolment/judge.js'
+import { judgeOwner } from '../../../../compute/enrolled/enrolment/owner.js'
 import {
   fingerprintOf,
   HostSession,
@@ -32,7 +34,7 @@ import { ask } from '../../../ask.js'
 import type { Command } from '../../../command.js'
 import { OperatorError } from '../../../operator-error.js'
 import { changeSettings } from '../../../state-directory/change-settings.js'
-import { keyFiles, loadKeys } from '../../../state-directory/keys.js'
+import { type Keys, keyFiles, loadKeys } from '../../../state-directory/keys.js'
 import { print } from '../../../terminal.js'
 import { agentBundle, requireInstanceId } from '../../../wiring/drivers.js'
 import type { Instance } from '../../../wiring/instance.js'
@@ -84,23 +86,26 @@ export const command: Command = {
 
 async function enroll(instance: Instance, database: Database, given: Given): Promise<void> {
   const destination = await withAddress(given.host)
-  const known = (await enrolledHosts(database)).find(
-    ({ address, port }) => address === destination.host && port === destination.port,
-  )
+  const hosts = await enrolledHosts(database)
+  const known = hosts.find(({ address, port }) => address === destination.host && port === destination.port)
   const hostKey = await expectedHostKey(given, destination, known)
   if (known !== undefined && known.state !== 'enrolling') {
     throw new OperatorError(`${known.name} is enrolled already, and ${known.state}. Nothing was changed there.`)
   }
-  const id = known?.id ?? randomUUID()
-  const owner = `${requireInstanceId(instance.directory)} ${id}`
   const session = await HostSession.open(destination, hostKey, identityOf(given.identity))
   try {
     await session.becomeRoot(destination.user)
     const ends = await session.ends()
     const facts = parseFacts((await runScript(session, 'facts.sh', `${ends.controller}\n`, FACTS_MS)).join('\n'))
-    const interfaces = await judge(instance, facts, given, owner)
+    const keys = await loadKeys(keyFiles(instance.config, instance.directory))
+    const installation = installationId(keys.amphoraMaster)
+    const owner = judgeOwner(facts.owner, {
+      installations: [installation, requireInstanceId(instance.directory)],
+      ...{ hosts, hostKey, atAddress: known },
+    })
+    const { id, forgotten, interfaces } = await judge(instance, facts, given, owner)
     const host: NewHost = {
-      id,
+      id: id ?? randomUUID(),
       name: given.name ?? facts.hostname,
       login: destination.user,
       address: destination.host,
@@ -115,8 +120,9 @@ async function enroll(instance: Instance, database: Database, given: Given): Pro
     await agree(given, facts, host)
     await requireBegun(database, host)
     await listenAt(instance, host.controllerAddress)
-    await installOn(instance, session, host, owner, database)
-    await verify(instance, database, id)
+    if (forgotten !== null) await undoFormer(session, forgotten)
+    await installOn(instance, session, host, { keys, installation }, database)
+    await verify(instance, database, host.id)
   } finally {
     session.close()
   }
@@ -154,15 +160,27 @@ async function expectedHostKey(
   return hostKey
 }
 
-/** @returns the interfaces that lead to networks @throws OperatorError with everything that speaks against the host */
-async function judge(instance: Instance, facts: HostFacts, given: Given, owner: string): Promise<GivenInterface[]> {
-  const problems = refusals(facts, { owner, processor: process.arch, now: Date.now() / 1000 })
+/**
+ * @returns whose it is, and its interfaces that lead to networks
+ * @throws OperatorError with everything that speaks against the host
+ */
+async function judge(
+  instance: Instance,
+  facts: HostFacts,
+  given: Given,
+  owner: ReturnType<typeof judgeOwner>,
+): Promise<{ id: string | null; forgotten: string | null; interfaces: GivenInterface[] }> {
+  const isOurs = facts.owner !== null && 'id' in owner
+  const problems = [
+    ...('problem' in owner ? [owner.problem] : []),
+    ...refusals(facts, { isOurs, processor: process.arch, now: Date.now() / 1000 }),
+  ]
   const matched =
     problems.length > 0
       ? { problems: [] }
       : matchInterfaces(facts, await knownNetworks(instance), given.interface ?? [])
-  if ('given' in matched) return matched.given
-  const all = [...problems, ...matched.problems]
+  if ('given' in matched && 'id' in owner) return { ...owner, interfaces: matched.given }
+  const all = [...problems, ...('problems' in matched ? matched.problems : [])]
   throw new OperatorError(
     [`${textOf(given.host)} cannot be enrolled. Nothing was changed there.`, ...all.map(text => `- ${text}`)].join(
       '\n',
@@ -220,21 +238,25 @@ async function listenAt({ directory, config }: Instance, address: string): Promi
   await restart(directory)
 }
 
+/** Begins anew on a host that was forgotten, or whose row was in no backup: it may even carry an amphora. */
+async function undoFormer(session: HostSession, hostId: string): Promise<void> {
+  print('Undoing what a former enrolment changed there')
+  for (const kept of await undo(session, hostId)) print(kept)
+}
+
 async function installOn(
-  instance: Instance,
+  { config }: Instance,
   session: HostSession,
   host: NewHost,
-  owner: string,
+  { keys, installation }: { keys: Keys; installation: string },
   database: Database,
 ): Promise<void> {
-  const { config, directory } = instance
-  const keys = await loadKeys(keyFiles(config, directory))
   const { port, beat_interval } = config.health_manager
   const turn = (await hostById(database, host.id))?.turn ?? 0
   const changes = await install(
     session,
     {
-      owner,
+      owner: `${installation} ${host.id}`,
       user: host.login,
       controllerKey: keys.controllerSsh.publicLine,
       operatorKey: keys.operatorSsh.publicLine,

@@ -10,7 +10,6 @@ import type { Command } from '../../../command.js'
 import { OperatorError } from '../../../operator-error.js'
 import { keyFiles } from '../../../state-directory/keys.js'
 import { print } from '../../../terminal.js'
-import { requireInstanceId } from '../../../wiring/drivers.js'
 import type { Instance } from '../../../wiring/instance.js'
 import { withRows } from '../with-rows.js'
 import { identityOf } from './destination.js'
@@ -54,7 +53,7 @@ async function undoOn(instance: Instance, host: EnrolledHost, { identity }: Give
     const session = await HostSession.open(destination, host.hostKey, identitiesFor(instance, identity))
     try {
       await session.becomeRoot(host.login)
-      return await undo(session, `${requireInstanceId(instance.directory)} ${host.id}`)
+      return await undo(session, host.id)
     } finally {
       session.close()
     }
