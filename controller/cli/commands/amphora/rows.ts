@@ -22,6 +22,8 @@ export type AmphoraRow = {
   haproxyRunning: boolean | null
   /** Null for one that an earlier version made. */
   driver: string | null
+  /** The controller host that it belongs to; null if it belongs to none. */
+  hostId: string | null
   flavor: string | null
   zone: string | null
   imageTag: string | null
@@ -37,7 +39,7 @@ export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
            amphora.lb_network_ip AS address, amphora.vrrp_ip AS "vrrpIp", amphora.applied_generation AS "appliedGeneration",
            load_balancer.generation AS "desiredGeneration", amphora.created_at AS "createdAt",
            extract(epoch FROM now() - health.last_seen)::float8 AS "silentFor", health.vrrp_master AS "vrrpMaster",
-           health.haproxy_running AS "haproxyRunning", amphora.compute_driver AS driver, amphora.compute_flavor AS flavor,
+           health.haproxy_running AS "haproxyRunning", amphora.compute_driver AS driver, amphora.host_id AS "hostId", amphora.compute_flavor AS flavor,
            amphora.cached_zone AS zone, amphora.image_tag AS "imageTag", amphora.image_id AS "imageId"
       FROM amphora
       LEFT JOIN load_balancer ON load_balancer.id = amphora.load_balancer_id
