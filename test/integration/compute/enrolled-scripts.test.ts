@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { type HostFacts, parseFacts } from '../../../controller/compute/enrolled/enrolment/facts.js'
+import { factsInput } from '../../../controller/compute/enrolled/enrolment/install.js'
 import { sourceFolder } from '../../../controller/compute/source-folder.js'
 
 const HOST_FILES = sourceFolder('controller/compute/enrolled/host')
@@ -33,9 +34,11 @@ ip link set eth0 up
 ip link add eth1 address 02:00:00:20:00:11 type veth peer name far1
 ip link add far2 address 02:00:00:20:00:12 type veth peer name eth2`
 
+const FACTS_INPUT = factsInput('192.0.2.1', { heartbeats: 5555, keyChannel: 9312 })
+
 /** What a machine like this one says. */
 const factsOf = async (before: string): Promise<HostFacts> =>
-  parseFacts(await onHost(`${INTERFACES}\n${before}`, 'facts.sh', '192.0.2.1\n'))
+  parseFacts(await onHost(`${INTERFACES}\n${before}`, 'facts.sh', FACTS_INPUT))
 
 t.test('an interface that an amphora has already is still one of the host', async t => {
   const facts = await factsOf(`echo 'abcde 5d2f8c1e' >/var/lib/krater-host/owner
@@ -53,11 +56,37 @@ ip link set eth1 netns krater-amphora`)
 t.test('the id of a host says whose it is, whichever controller host has enrolled it', async t => {
   const written = "printf 'abcde 5d2f8c1e\n' >/var/lib/krater-host/owner"
   const data = (owner: string) =>
-    Object.entries({ step: 'begin', owner })
+    `${Object.entries({ step: 'begin', owner })
       .map(([name, text]) => `${name} ${Buffer.from(text).toString('base64')}\n`)
-      .join('') + 'end\n'
+      .join('')}end\n`
   await onHost(written, 'install.sh', data('0123456789ab 5d2f8c1e'))
   await t.rejects(onHost(written, 'install.sh', data('abcde 99999999')), { message: /another controller/ })
   await onHost(written, 'undo.sh', '5d2f8c1e\n')
   await t.rejects(onHost(written, 'undo.sh', '99999999\n'), { message: /another controller/ })
+})
+
+/** Starts a server of the host that forks once it listens. @param type `udp` or `tcp` @param address with its family */
+const listenerOn = (kind: 'udp' | 'tcp', address: string, port: number) =>
+  `perl -MIO::Socket::IP -e '$s = IO::Socket::IP->new(LocalAddr => "${address}", LocalPort => ${port}, Proto => "${kind}", GetAddrInfoFlags => 0, ReuseAddr => 1${kind === 'tcp' ? ', Listen => 1' : ''}) or die $@; exit if fork; close STDOUT; close STDERR; sleep 30'`
+
+t.test('programs and routes of a host that are in the way of its forwarder', async t => {
+  t.match(await factsOf(''), { portsInUse: [], linkTaken: null })
+  const inTheWay = [
+    listenerOn('udp', '0.0.0.0', 5555),
+    listenerOn('tcp', '::', 9312),
+    'ip address add 169.254.77.2/24 dev eth0',
+    'ip route add 169.254.77.0/30 dev eth0',
+  ]
+  t.match(await factsOf(inTheWay.join('\n')), {
+    portsInUse: ['udp 5555', 'tcp 9312'],
+    linkTaken: '169.254.77.0/30',
+  })
+  const beside = [
+    listenerOn('tcp', '192.0.2.11', 9312),
+    'ip link add krater0 type veth peer name mgmt0',
+    'ip link set krater0 up',
+    'ip address add 169.254.77.1/30 dev krater0',
+    listenerOn('udp', '169.254.77.1', 5555),
+  ]
+  t.match(await factsOf(beside.join('\n')), { portsInUse: [], linkTaken: null }, 'its own forwarder is none of them')
 })

@@ -99,6 +99,8 @@ t.test('hosts that cannot be enrolled', async t => {
   t.match(why(factsBut({ 'sshd.includes': 'no' })), /does not include/)
   t.match(why(factsBut({ architecture: 'aarch64' })), /processor \(aarch64\)/)
   t.match(why(factsBut({ disk: '100000' })), /97 MiB of free disk/)
+  t.match(why(factsWith('port udp 5555')), /A program on it listens on port udp\/5555/)
+  t.match(why(factsWith('taken 169.254.77.0/30')), /a route into 169\.254\.77\.0\/30/)
   t.match(why(factsBut({ time: '1795790000' })), /clock is 8990 s off/)
 })
 

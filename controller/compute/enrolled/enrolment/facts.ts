@@ -1,4 +1,5 @@
 import * as z from 'zod'
+import { LINK } from '../link.js'
 import { EnrolmentError } from './enrolment-error.js'
 
 /** An interface of a host, as facts.sh saw it. */
@@ -35,6 +36,10 @@ export type HostFacts = {
   /** Of haproxy and keepalived, those that run in the host's own network, and those that start with it. */
   running: readonly string[]
   enabled: readonly string[]
+  /** Ports that the forwarder needs and a program of the host has on all addresses, such as `udp 5555`. */
+  portsInUse: readonly string[]
+  /** The network between a host and its amphora if the host has it otherwise; null if not. */
+  linkTaken: string | null
   /** The interface that leads to the controller, and those with a default route. */
   clientRoute: string
   defaultRoutes: readonly string[]
@@ -91,6 +96,8 @@ export function parseFacts(text: string): HostFacts {
     readsSshdSnippets: first('sshd.includes') === 'yes',
     running: [...new Set(words('runs'))],
     enabled: words('enabled'),
+    portsInUse: all('port').filter(port => /^(udp|tcp) \d{1,5}$/.test(port)),
+    linkTaken: all('taken').some(Boolean) ? LINK : null,
     clientRoute: read(word, 'route.client'),
     defaultRoutes: words('route.default'),
     interfaces: readInterfaces(all('interface'), all('address')),

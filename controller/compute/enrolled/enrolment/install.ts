@@ -3,7 +3,7 @@ import { createReadStream, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Boot } from '../../../../amphora-agent/protocol/boot.js'
 import { sourceFolder } from '../../source-folder.js'
-import { AMPHORA_END, HOST_END } from '../link.js'
+import { AMPHORA_END, HOST_END, LINK } from '../link.js'
 import { EnrolmentError } from './enrolment-error.js'
 import type { HostSession, Upload } from './session.js'
 
@@ -109,6 +109,10 @@ function forwarderLines({ healthManagers, keyChannel }: Installation['controller
     line('tcp', keyChannel.port, keyChannel),
   ].join('')
 }
+
+/** What facts.sh reads. @param client the controller's address, as the host sees it */
+export const factsInput = (client: string, { heartbeats, keyChannel }: { heartbeats: number; keyChannel: number }) =>
+  `${client}\n${LINK}\nudp ${heartbeats}\ntcp ${keyChannel}\n`
 
 /** Where the amphora of a host sends heartbeats, and reads TLS material: the forwarder of its host. */
 export const throughForwarder = (port: number): Place => ({ host: HOST_END, port })

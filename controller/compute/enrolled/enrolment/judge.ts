@@ -53,6 +53,13 @@ export function refusals(facts: HostFacts, { isOurs, processor, now }: Asked): s
     ...enabled
       .filter(name => !running.includes(name))
       .map(name => `It starts ${name} itself when it boots. Disable that service first.`),
+    ...facts.portsInUse.map(
+      port =>
+        `A program on it listens on port ${port.replace(' ', '/')} of every address, which the host’s forwarder to the controllers needs. Have it listen on its own addresses only, or change health_manager.port or key_manager.channel.port.`,
+    ),
+    ...(facts.linkTaken === null
+      ? []
+      : [`It has a route into ${facts.linkTaken}, which lies between a host and its amphora. Remove that route.`]),
     ...(facts.diskKib >= NEEDED_DISK_KIB || isOurs
       ? []
       : [`It has ${Math.floor(facts.diskKib / 1024)} MiB of free disk below /opt; 400 are needed.`]),

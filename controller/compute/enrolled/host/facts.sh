@@ -1,5 +1,6 @@
 # Prints what there is on a host, and changes nothing. Runs as root, from standard input; then a line with the address from
-# which the controller came. Each line of output is a name and its value; facts.ts reads them.
+# which the controller came, a line with the network between a host and its amphora, and lines `udp PORT` and `tcp PORT` for what
+# the forwarder of the host will listen on. Each line of output is a name and its value; facts.ts reads them.
 # Those that host.sh has moved into the network of an amphora, with the addresses that they get back. It writes a file of their
 # name before they leave.
 lent_interfaces() {
@@ -14,10 +15,22 @@ lent_interfaces() {
     done
 }
 
+# Those ports that a program of the host has on every address of it, and so on that of the forwarder too.
+ports_in_use() {
+  local kind port
+  while read -r kind port; do
+    cat "/proc/net/$kind" "/proc/net/${kind}6" 2>/dev/null |
+      awk -v port="$(printf ':%04X' "$port")" -v kind="$kind" \
+        '$2 ~ "^0+" port "$" && (kind == "udp" || $4 == "0A") { found = 1 } END { exit !found }' &&
+      echo "port $kind $port"
+  done
+}
+
 facts() {
-  local client name unit path line family
+  local client between name unit path line family
   export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C
   IFS= read -r client
+  IFS= read -r between
   echo "uid $(id -u)"
   for name in ID VERSION_ID; do
     echo "system.$name $(sed -nE "s/^$name=\"?([A-Za-z0-9._-]*)\"?\$/\1/p" /etc/os-release 2>/dev/null | head -n 1)"
@@ -61,6 +74,9 @@ facts() {
     ip "-$family" -o address show scope global | sed -nE 's/^[0-9]+: ([^ ]+) +inet6? ([0-9a-f.:]+\/[0-9]+) .*$/address \1 \2/p'
   done
   lent_interfaces
+  # krater0 is ours.
+  [ -z "$(ip -4 -o route show root "$between" | grep -v 'dev krater0 ')" ] || echo "taken $between"
+  ports_in_use
   echo 'end'
 }
 facts

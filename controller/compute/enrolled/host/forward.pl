@@ -37,12 +37,21 @@ sub let_go_on {
   fcntl $socket, F_SETFL, fcntl($socket, F_GETFL, 0) | O_NONBLOCK;
 }
 
+# What it could not open, to be said once.
+my %told;
+
 sub listen_on {
   my ($kind, $port) = @_;
-  socket(my $socket, AF_INET, $kind eq 'udp' ? SOCK_DGRAM : SOCK_STREAM, 0) or return;
-  setsockopt $socket, SOL_SOCKET, SO_REUSEADDR, 1;
-  bind $socket, pack_sockaddr_in($port, inet_pton(AF_INET, $address)) or return;
-  listen $socket, 16 or return if $kind eq 'tcp';
+  my $socket;
+  my $is_open = socket($socket, AF_INET, $kind eq 'udp' ? SOCK_DGRAM : SOCK_STREAM, 0)
+    && setsockopt($socket, SOL_SOCKET, SO_REUSEADDR, 1)
+    && bind($socket, pack_sockaddr_in($port, inet_pton(AF_INET, $address)))
+    && ($kind eq 'udp' || listen($socket, 16));
+  if (!$is_open) {
+    print STDERR "cannot listen on $address $kind port $port: $!\n" unless $told{"$kind $port"}++;
+    return;
+  }
+  delete $told{"$kind $port"};
   let_go_on($socket);
   return $socket;
 }

@@ -5,7 +5,7 @@ import { Argument, InvalidArgumentError, Option } from 'commander'
 import { installationId } from '../../../../compute/amphora-identity.js'
 import { LOCAL_ZONE } from '../../../../compute/driver.js'
 import { type HostFacts, parseFacts } from '../../../../compute/enrolled/enrolment/facts.js'
-import { install, runScript, undo } from '../../../../compute/enrolled/enrolment/install.js'
+import { factsInput, install, runScript, undo } from '../../../../compute/enrolled/enrolment/install.js'
 import {
   type AskedInterface,
   type GivenInterface,
@@ -96,7 +96,11 @@ async function enroll(instance: Instance, database: Database, given: Given): Pro
   try {
     await session.becomeRoot(destination.user)
     const ends = await session.ends()
-    const facts = parseFacts((await runScript(session, 'facts.sh', `${ends.controller}\n`, FACTS_MS)).join('\n'))
+    const { health_manager, key_manager } = instance.config
+    const ports = { heartbeats: health_manager.port, keyChannel: key_manager.channel.port }
+    const facts = parseFacts(
+      (await runScript(session, 'facts.sh', factsInput(ends.controller, ports), FACTS_MS)).join('\n'),
+    )
     const keys = await loadKeys(keyFiles(instance.config, instance.directory))
     const installation = installationId(keys.amphoraMaster)
     const owner = judgeOwner(facts.owner, {
