@@ -1,7 +1,6 @@
-import { createHash } from 'node:crypto'
-import { copyFileSync, createReadStream, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { pipeline } from 'node:stream/promises'
+import { describeFiles, digestOf, ROOT } from '../../controller/compute/images/contents.js'
 import type { Manifest } from '../../controller/compute/images/manifest.js'
 import type { Settings } from './arguments.js'
 import { billOfMaterials, debianPart, lockedParts, npmPart, type PackageLock } from './bill-of-materials.js'
@@ -17,7 +16,6 @@ import type { Tools } from './tools.js'
 /** Space for logs and upgrades, beside half of it for programs. */
 const DISK_MEBIBYTES = 1024
 
-const ROOT = 'rootfs'
 /** Beside the root file system and the manifest. */
 const FILES = ['disk.qcow2', 'kernel', 'initrd', 'sbom.cdx.json']
 
@@ -38,16 +36,17 @@ export async function buildImages(
   prepareOutput(out, [...FILES, ROOT])
   const node = await fetchNode('amd64', cache, tools)
   const base = await makeBase(settings, AMPHORA, { cache, builder: join(root, 'images/builder'), tools })
-  const sources = ['images/amphora', 'images/initial', 'images/builder', 'dist/agent.js', 'package-lock.json']
+  const ours = ['images/amphora', 'images/initial', 'images/builder', 'controller/compute/images']
+  const sources = [...ours, 'dist/agent.js', 'package-lock.json']
   const inputs = inputsDigest(
     [settings.suite, NODE_VERSION, base.packages],
     sources.map(path => join(root, path)),
   )
-  if (isBuiltFrom(out, inputs, [...FILES, ROOT, 'manifest.json'])) {
+  if (await isBuiltFrom(out, inputs)) {
     tools.say(`The image in ${out} is up to date.`)
     return
   }
-  await writeOutput(out, async work => {
+  await writeOutput(out, tools, async work => {
     const inside = (name: string) => join(work, name)
     const rootfs = inside(ROOT)
     const release = await tools.step('Root file system', async () => {
@@ -63,7 +62,7 @@ export async function buildImages(
     })
     await tools.step('Disk', () => makeDisk(rootfs, inside('disk.qcow2'), { mebibytes: DISK_MEBIBYTES }, tools))
     writeFileSync(inside('sbom.cdx.json'), materials(root, base, settings))
-    const files = await describe(work, FILES)
+    const files = await describeFiles(work, FILES)
     const manifest: Manifest = {
       format: 1,
       id: files['disk.qcow2']?.sha256 ?? '',
@@ -92,20 +91,6 @@ function materials(root: string, base: Base, { suite }: Settings): string {
     ...lockedParts(lock, 'amphora-agent'),
   ]
   return billOfMaterials('krater-amphora', parts, EPOCH)
-}
-
-async function describe(directory: string, names: readonly string[]): Promise<Manifest['files']> {
-  const described = names.map(async name => {
-    const path = join(directory, name)
-    return [name, { bytes: statSync(path).size, sha256: await digestOf(path) }] as const
-  })
-  return Object.fromEntries(await Promise.all(described))
-}
-
-async function digestOf(path: string): Promise<string> {
-  const hash = createHash('sha256')
-  await pipeline(createReadStream(path), hash)
-  return hash.digest('hex')
 }
 
 function agentVersion(root: string): string {

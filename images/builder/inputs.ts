@@ -1,6 +1,8 @@
 import { createHash } from 'node:crypto'
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs'
 import { join } from 'node:path'
+import { differenceFrom } from '../../controller/compute/images/contents.js'
+import { readBuildManifest } from '../../controller/compute/images/manifest.js'
 
 /** The file beside an image that tells what it was built from. */
 export const INPUTS_FILE = '.inputs'
@@ -19,12 +21,10 @@ function filesOf(path: string): string[] {
     .flatMap(name => filesOf(join(path, name)))
 }
 
-/** Whether a directory has all these files, built from the inputs with this digest. */
-export function isBuiltFrom(directory: string, digest: string, names: readonly string[]): boolean {
+/** Whether a directory has all that its manifest says, built from the inputs with this digest. */
+export async function isBuiltFrom(directory: string, digest: string): Promise<boolean> {
   const inputs = join(directory, INPUTS_FILE)
-  return (
-    existsSync(inputs) &&
-    readFileSync(inputs, 'utf8') === digest &&
-    names.every(name => existsSync(join(directory, name)))
-  )
+  if (!existsSync(inputs) || readFileSync(inputs, 'utf8') !== digest) return false
+  const manifest = readBuildManifest(directory)
+  return manifest !== null && (await differenceFrom(manifest, directory)) === null
 }

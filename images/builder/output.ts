@@ -2,6 +2,7 @@ import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } fro
 import { basename, dirname, join } from 'node:path'
 import { UsageError } from './arguments.js'
 import { INPUTS_FILE } from './inputs.js'
+import type { Tools } from './tools.js'
 
 /** The file that a complete build has, and no other directory. */
 const MANIFEST = 'manifest.json'
@@ -41,12 +42,18 @@ export function prepareOutput(out: string, names: readonly string[]): void {
  * enter, and puts them in the place of earlier ones; other files there stay. A build that fails or is interrupted leaves
  * earlier results as they were.
  */
-export async function writeOutput(out: string, write: (work: string) => Promise<void>): Promise<void> {
+export async function writeOutput(
+  out: string,
+  { run }: Pick<Tools, 'run'>,
+  write: (work: string) => Promise<void>,
+): Promise<void> {
   const work = stagedFor(out)
   rmSync(work, { recursive: true, force: true })
   mkdirSync(work, { mode: 0o700 })
   try {
     await write(work)
+    // A power failure could else leave empty files behind names that are there already.
+    await run('sync', ['--file-system', work])
     // Results without a manifest are those of a build that was killed in here: the next one replaces them.
     rmSync(join(out, MANIFEST), { force: true })
     const others = readdirSync(work).filter(name => name !== INPUTS_FILE && name !== MANIFEST)

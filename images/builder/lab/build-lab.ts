@@ -1,5 +1,7 @@
 import { rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
+import { describeFiles } from '../../../controller/compute/images/contents.js'
+import type { BuildManifest } from '../../../controller/compute/images/manifest.js'
 import type { Settings } from '../arguments.js'
 import { packVirtualBoxBox } from '../boxes/virtualbox-box.js'
 import { makeDisk } from '../disk.js'
@@ -18,7 +20,7 @@ const DISK_GIBIBYTES = 16
 
 const BOXES = { libvirt: 'lab-libvirt.box', virtualbox: 'lab-virtualbox.box' }
 /** Files of the checkout that a machine of the lab is made from, beside those of Krater. */
-const SOURCES = ['images/lab', 'images/initial', 'images/builder', 'package-lock.json']
+const SOURCES = ['images/lab', 'images/initial', 'images/builder', 'controller/compute/images', 'package-lock.json']
 
 /**
  * Builds the boxes of the lab into the directory that the settings name. A build that fails or is interrupted leaves
@@ -46,11 +48,11 @@ export async function buildLab(
     [settings.suite, NODE_VERSION, base.packages],
     [...SOURCES, ...program].map(path => join(root, path)),
   )
-  if (isBuiltFrom(out, inputs, [...Object.values(BOXES), 'manifest.json'])) {
+  if (await isBuiltFrom(out, inputs)) {
     tools.say(`The boxes in ${out} are up to date.`)
     return
   }
-  await writeOutput(out, async work => {
+  await writeOutput(out, tools, async work => {
     const inside = (name: string) => join(work, name)
     const files = inside('root')
     const kernel = await tools.step('Root file system', async () => {
@@ -65,8 +67,11 @@ export async function buildLab(
       await packVirtualBoxBox(inside('box.img'), inside(BOXES.virtualbox), machine, tools)
       await packLibvirtBox(work, tools)
     })
-    const { packages } = base
-    const manifest = { format: 1, suite: settings.suite, architecture: 'amd64', kernel, node: NODE_VERSION, packages }
+    const manifest: BuildManifest = {
+      ...{ format: 1, suite: settings.suite, architecture: 'amd64', kernel, node: NODE_VERSION },
+      packages: base.packages,
+      files: await describeFiles(work, Object.values(BOXES)),
+    }
     writeFileSync(inside('manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
     writeFileSync(inside(INPUTS_FILE), inputs)
   })

@@ -7,6 +7,7 @@ import {
   readdirSync,
   readFileSync,
   readlinkSync,
+  realpathSync,
   rmSync,
   statSync,
   symlinkSync,
@@ -17,6 +18,7 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { SEED_FILES, SEED_LABEL, type Seed, seedDisk } from '../../../amphora-agent/protocol/seed.js'
 import { importImage, listImages, removeImage } from '../../../controller/cli/commands/image/image-store.js'
+import { describeFiles, differenceFrom } from '../../../controller/compute/images/contents.js'
 import { readArguments, UsageError } from '../../../images/builder/arguments.js'
 import { billOfMaterials, debianPart, lockedParts } from '../../../images/builder/bill-of-materials.js'
 import { machineDescription } from '../../../images/builder/boxes/machine-description.js'
@@ -29,6 +31,7 @@ import { copyKrater } from '../../../images/builder/lab/copy-krater.js'
 import { prepareOutput, writeOutput } from '../../../images/builder/output.js'
 import { parsePackages } from '../../../images/builder/packages.js'
 import { withPartition } from '../../../images/builder/partition-table.js'
+import { imageManifest } from '../../support/inputs/image-manifest.js'
 
 const MEBIBYTE = 1024 * 1024
 
@@ -196,29 +199,36 @@ t.test('the command line is read, and its faults are named', async t => {
 t.test('a build replaces what a build wrote, and nothing else', async t => {
   const folder = t.testdir({ out: { rootfs: { file: 'mine' }, 'other.txt': 'mine' }, 'out.new-99999999': { a: '' } })
   const [out, own] = [join(folder, 'out'), join(folder, `out.new-${process.pid}`)]
+  const tools = { run: async (program: string, words: readonly string[]) => void execFileSync(program, words) }
   const results = (text: string) => async (work: string) => {
     t.equal(statSync(work).mode & 0o777, 0o700, 'nobody sees what is not complete')
-    for (const name of ['disk', 'manifest.json', INPUTS_FILE]) writeFileSync(join(work, name), text)
+    for (const name of ['disk', INPUTS_FILE]) writeFileSync(join(work, name), text)
+    writeFileSync(join(work, 'manifest.json'), imageManifest({ files: await describeFiles(work, ['disk']) }))
   }
-  const found = () => ['disk', 'manifest.json', 'other.txt'].map(name => readFileSync(join(out, name), 'utf8'))
+  const write = (text: string) => writeOutput(out, tools, results(text))
+  const found = () => ['disk', 'other.txt'].map(name => readFileSync(join(out, name), 'utf8'))
   t.throws(() => prepareOutput(out, ['disk', 'rootfs']), { constructor: UsageError, message: /holds another rootfs/ })
   prepareOutput(out, ['disk'])
   t.strictSame(readdirSync(folder), ['out'], 'what a killed build left is gone')
-  await writeOutput(out, results('one'))
-  t.strictSame(found(), ['one', 'one', 'mine'])
-  const failing = writeOutput(out, async work => {
+  await write('one')
+  t.strictSame(found(), ['one', 'mine'])
+  t.ok(await isBuiltFrom(out, 'one'))
+  t.notOk(await isBuiltFrom(out, 'two'), 'what was built from something else is built again')
+  const failing = writeOutput(out, tools, async work => {
     await results('two')(work)
     throw new Error('interrupted')
   })
   await t.rejects(failing, /interrupted/)
-  t.strictSame(found(), ['one', 'one', 'mine'], 'a build that fails changes nothing')
+  t.strictSame(found(), ['one', 'mine'], 'a build that fails changes nothing')
   t.notOk(existsSync(own))
+  writeFileSync(join(out, 'disk'), 'onE')
+  t.notOk(await isBuiltFrom(out, 'one'), 'what was damaged is built again')
   rmSync(join(out, 'manifest.json'))
   prepareOutput(out, ['disk'])
-  t.notOk(isBuiltFrom(out, 'one', ['disk', 'manifest.json']), 'one that was killed at its end is not complete')
-  await writeOutput(out, results('three'))
-  t.strictSame(found(), ['three', 'three', 'mine'])
-  t.ok(isBuiltFrom(out, 'three', ['disk', 'manifest.json']))
+  t.notOk(await isBuiltFrom(out, 'one'), 'one that was killed at its end is not complete')
+  await write('three')
+  t.strictSame(found(), ['three', 'mine'])
+  t.ok(await isBuiltFrom(out, 'three'))
 })
 
 t.test('a copied Krater runs without the checkout', async t => {
@@ -345,7 +355,34 @@ t.test('an operator keeps images in the store', async t => {
   await t.rejects(importImage(state, folder, 'amphora'), /has no manifest.json.*npm run images/)
   writeFileSync(join(one, 'kernel'), 'another')
   await t.rejects(importImage(state, one, 'amphora'), /damaged: kernel is not what its manifest says/)
+  rmSync(join(one, 'kernel'))
+  await t.rejects(importImage(state, one, 'amphora'), /not complete: kernel is missing.*npm run images/)
   writeFileSync(join(one, 'manifest.json'), '{"format": 2}')
-  await t.rejects(importImage(state, one, 'amphora'), /none that this version can read/)
+  await t.rejects(importImage(state, one, 'amphora'), /none that this version can read\. Build the image again/)
   t.equal(diskOf('amphora'), 'second', 'a refused image changes nothing')
+})
+
+t.test('another import repairs a damaged image, for all its tags', async t => {
+  const folder = t.testdir()
+  const state = join(folder, 'state')
+  const image = buildImage(join(folder, 'image'), 'disk')
+  const at = (tag: string, ...names: string[]) => join(state, 'images', tag, ...names)
+  const copies = () => readdirSync(join(state, 'images')).filter(name => name.startsWith('.'))
+  const { manifest } = await importImage(state, image, 'amphora')
+  await importImage(state, image, 'stable')
+  const damages: Readonly<Record<string, () => void>> = {
+    'a missing kernel': () => rmSync(at('amphora', 'kernel')),
+    'a disk that is cut short': () => writeFileSync(at('amphora', 'disk.qcow2'), 'dis'),
+    'a changed disk of the same length': () => writeFileSync(at('amphora', 'disk.qcow2'), 'disc'),
+    'an empty manifest': () => writeFileSync(at('amphora', 'manifest.json'), ''),
+    'nothing behind the tags': () => rmSync(at('amphora', '..', copies()[0] ?? ''), { recursive: true }),
+  }
+  for (const [damage, bring] of Object.entries(damages)) {
+    bring()
+    t.match(await importImage(state, image, 'amphora'), { isKnown: false }, `${damage} is noticed`)
+    for (const tag of ['amphora', 'stable'])
+      t.equal(await differenceFrom(manifest, realpathSync(at(tag))), null, `after ${damage}, ${tag} is whole`)
+    t.equal(copies().length, 1, 'and the damaged copy is gone')
+  }
+  t.match(await importImage(state, image, 'amphora'), { isKnown: true }, 'there is nothing left to repair')
 })

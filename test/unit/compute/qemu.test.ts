@@ -118,6 +118,9 @@ t.test('an image', async t => {
     kernelOptions: 'quiet panic=1',
     disk: join(realpathSync(edge), 'disk.qcow2'),
   })
+  const files = { 'disk.qcow2': { bytes: 1, sha256: 'ef'.repeat(32) } }
+  writeFileSync(manifest, imageManifest({ files }))
+  t.throws(() => findMachineImage(state, 'edge'), { message: /lacks a part of disk\.qcow2\. Import it again/ })
   writeFileSync(manifest, imageManifest({ architecture: 's390x' }))
   t.throws(() => findMachineImage(state, 'edge'), { message: /is one for s390x/ })
   writeFileSync(manifest, imageManifest({ id: '../..' }))

@@ -1,8 +1,6 @@
 import { execFile } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import {
   cpSync,
-  createReadStream,
   existsSync,
   lstatSync,
   mkdirSync,
@@ -14,30 +12,35 @@ import {
   symlinkSync,
 } from 'node:fs'
 import { basename, join } from 'node:path'
-import { pipeline } from 'node:stream/promises'
 import { promisify } from 'node:util'
+import { differenceFrom, ROOT } from '../../../compute/images/contents.js'
 import { type Manifest, readManifest } from '../../../compute/images/manifest.js'
 import { imageDirectory, imageTags } from '../../../compute/images/tags.js'
 import { OperatorError } from '../../operator-error.js'
 
 /**
- * The images of a state directory: for each image a directory `.ID`, and for each tag a link to one. A tag changes by one
- * rename, so a machine that starts at any moment finds a whole image, and a killed command leaves at most a directory
- * that no tag leads to. The next command removes it, unless a machine still runs from it.
+ * The images of a state directory: for each image a directory `.ID`, and for each tag a link to one. A whole copy that
+ * takes the place of a damaged one is `.ID.2`, and so on. A tag changes by one rename, so a machine that starts at any
+ * moment finds a whole image, and a killed command leaves at most a directory that no tag leads to. The next command
+ * removes it, unless a machine still runs from it.
  */
 const storeOf = (stateDirectory: string) => join(stateDirectory, 'images')
 
+const MANIFEST = 'manifest.json'
 /** What every image has, beside its manifest and its root file system. */
 const FILES = ['disk.qcow2', 'kernel', 'initrd'] as const
-const ROOT = 'rootfs'
 /** The root file system of an image that was on a computer which cannot keep its links and owners. */
 const ROOT_ARCHIVE = 'rootfs.tar'
 
 /** Names of directories that a command of this process id is still writing. */
 const STAGED = /^\.new-(\d+)$/
 
+/** For a gigabyte on a slow disk that others use. */
+const SYNC_LIMIT_MS = 600_000
+
 /**
- * Copies an image into the store and gives it a tag, which an earlier image may have had.
+ * Copies an image into the store, unless a whole copy of it is there, and gives it a tag, which an earlier image may have
+ * had. All tags of a damaged copy then lead to the whole one.
  * @param from the directory that `npm run images` has written
  * @returns its manifest, and whether the tag led to the same image before
  * @throws OperatorError if it is not a whole image
@@ -47,29 +50,69 @@ export async function importImage(
   from: string,
   tag: string,
 ): Promise<{ manifest: Manifest; isKnown: boolean }> {
-  const manifest = await checkedManifest(from)
+  const manifest = completeManifest(from)
   const store = storeOf(stateDirectory)
   mkdirSync(store, { recursive: true, mode: 0o755 })
-  sweep(stateDirectory)
-  const target = join(store, `.${manifest.id}`)
-  const isKnown = existsSync(target) && linkOf(stateDirectory, tag) === basename(target)
-  if (!existsSync(target)) {
-    const staged = join(store, `.new-${process.pid}`)
-    try {
-      for (const name of [...Object.keys(manifest.files), 'manifest.json'])
-        cpSync(join(from, name), join(staged, name), COPY)
-      if (existsSync(join(from, ROOT))) cpSync(join(from, ROOT), join(staged, ROOT), COPY)
-      else await unpack(join(from, ROOT_ARCHIVE), staged)
-      renameSync(staged, target)
-    } finally {
-      rmSync(staged, { recursive: true, force: true })
-    }
+  sweep(store)
+  const copy = (await wholeCopy(store, from, manifest)) ?? (await addCopy(store, from, manifest))
+  const links = linksIn(store)
+  const ofDamaged = [...links].filter(([, name]) => isCopy(name, manifest) && name !== copy).map(([other]) => other)
+  for (const other of new Set([tag, ...ofDamaged])) lead(store, other, copy)
+  await writeThrough(store)
+  sweep(store)
+  return { manifest, isKnown: links.get(tag) === copy }
+}
+
+const isCopy = (name: string, { id }: Manifest): boolean => name.startsWith(`.${id}`)
+
+/** The copy of an image that has all that its manifest says. */
+async function wholeCopy(store: string, from: string, manifest: Manifest): Promise<string | null> {
+  const text = readFileSync(join(from, MANIFEST), 'utf8')
+  for (const name of readdirSync(store).filter(name => isCopy(name, manifest))) {
+    const directory = join(store, name)
+    if (textOf(join(directory, MANIFEST)) === text && (await differenceFrom(manifest, directory)) === null) return name
   }
+  return null
+}
+
+/**
+ * @returns the name of the new copy
+ * @throws OperatorError if it is not what the manifest says
+ */
+async function addCopy(store: string, from: string, manifest: Manifest): Promise<string> {
+  const staged = join(store, `.new-${process.pid}`)
+  try {
+    for (const name of [...Object.keys(manifest.files), MANIFEST]) cpSync(join(from, name), join(staged, name), COPY)
+    if (existsSync(join(from, ROOT))) cpSync(join(from, ROOT), join(staged, ROOT), COPY)
+    else await unpack(join(from, ROOT_ARCHIVE), staged)
+    const difference = await differenceFrom(manifest, staged)
+    if (difference !== null)
+      throw new OperatorError(`The image in ${from} is damaged: ${difference}. Build it again with \`npm run images\`.`)
+    await writeThrough(staged)
+    const name = freeName(store, `.${manifest.id}`)
+    renameSync(staged, join(store, name))
+    return name
+  } finally {
+    rmSync(staged, { recursive: true, force: true })
+  }
+}
+
+function freeName(store: string, name: string): string {
+  let free = name
+  for (let count = 2; existsSync(join(store, free)); count++) free = `${name}.${count}`
+  return free
+}
+
+/** Makes a tag lead to an image of the store. */
+function lead(store: string, tag: string, copy: string): void {
   const link = join(store, `.new-${process.pid}`)
-  symlinkSync(basename(target), link)
-  renameSync(link, imageDirectory(stateDirectory, tag))
-  sweep(stateDirectory)
-  return { manifest, isKnown }
+  symlinkSync(copy, link)
+  renameSync(link, join(store, tag))
+}
+
+/** Until this has ended, a power failure could leave empty files behind names that are there already. */
+async function writeThrough(directory: string): Promise<void> {
+  await promisify(execFile)('sync', ['--file-system', directory], { timeout: SYNC_LIMIT_MS })
 }
 
 /** Links inside an image's root stay as they are. Times matter to nobody, but keep two copies the same. */
@@ -95,22 +138,24 @@ export function listImages(stateDirectory: string): { tag: string; manifest: Man
 
 /** Takes a tag away, and its image unless another tag leads to it. @throws OperatorError if there is no such tag */
 export function removeImage(stateDirectory: string, tag: string): void {
-  if (linkOf(stateDirectory, tag) === null)
-    throw new OperatorError(`There is no image ${tag}. \`krater image list\` lists all.`)
-  rmSync(imageDirectory(stateDirectory, tag))
-  sweep(stateDirectory)
+  const store = storeOf(stateDirectory)
+  if (!linksIn(store).has(tag)) throw new OperatorError(`There is no image ${tag}. \`krater image list\` lists all.`)
+  rmSync(join(store, tag))
+  sweep(store)
 }
 
-/** The directory that a tag leads to, without the store's own. */
-function linkOf(stateDirectory: string, tag: string): string | null {
-  const path = imageDirectory(stateDirectory, tag)
-  return lstatSync(path, { throwIfNoEntry: false })?.isSymbolicLink() ? readlinkSync(path) : null
+/** By tags, the names of the directories that they lead to, whether or not these are there. */
+function linksIn(store: string): Map<string, string> {
+  if (!existsSync(store)) return new Map()
+  const links = readdirSync(store, { withFileTypes: true }).filter(
+    entry => entry.isSymbolicLink() && !entry.name.startsWith('.'),
+  )
+  return new Map(links.map(({ name }) => [name, readlinkSync(join(store, name))]))
 }
 
 /** Removes what killed commands left, and images that neither a tag nor a machine uses. */
-function sweep(stateDirectory: string): void {
-  const store = storeOf(stateDirectory)
-  const used = new Set(imageTags(stateDirectory).map(tag => linkOf(stateDirectory, tag)))
+function sweep(store: string): void {
+  const used = new Set(linksIn(store).values())
   for (const name of readdirSync(store).filter(name => name.startsWith('.'))) {
     const [, pid] = STAGED.exec(name) ?? []
     const isUsed = pid === undefined ? used.has(name) || isMounted(`/${basename(store)}/${name}/`) : runs(pid)
@@ -124,40 +169,39 @@ const runs = (pid: string): boolean => existsSync(`/proc/${pid}`)
 function isMounted(part: string): boolean {
   return readdirSync('/proc')
     .filter(name => /^\d+$/.test(name))
-    .some(pid => textOf(`/proc/${pid}/mountinfo`).includes(part))
+    .some(pid => textOf(`/proc/${pid}/mountinfo`)?.includes(part) === true)
 }
 
-/** @returns '' for a process that has ended */
-function textOf(path: string): string {
+/** @returns null for a file that is not there, or of a process that has ended */
+function textOf(path: string): string | null {
   try {
     return readFileSync(path, 'utf8')
   } catch {
-    return ''
+    return null
   }
 }
 
-/** @throws OperatorError that says what is missing or damaged */
-async function checkedManifest(from: string): Promise<Manifest> {
-  if (!existsSync(join(from, 'manifest.json'))) {
-    throw new OperatorError(`There is no image in ${from}: it has no manifest.json. \`npm run images\` builds one.`)
+/** @throws OperatorError that says what is missing */
+function completeManifest(from: string): Manifest {
+  if (!existsSync(join(from, MANIFEST))) {
+    throw new OperatorError(`There is no image in ${from}: it has no ${MANIFEST}. \`npm run images\` builds one.`)
   }
   const manifest = readManifest(from)
-  if (manifest === null) throw new OperatorError(`The manifest.json in ${from} is none that this version can read.`)
-  for (const name of new Set([...FILES, ...Object.keys(manifest.files)])) {
-    const path = join(from, name)
-    const expected = manifest.files[name]
-    if (expected === undefined || !existsSync(path))
-      throw new OperatorError(`The image in ${from} is not complete: ${name} is missing. Build it again.`)
-    if ((await digestOf(path)) !== expected.sha256)
-      throw new OperatorError(`The image in ${from} is damaged: ${name} is not what its manifest says. Build it again.`)
+  if (manifest === null) {
+    throw new OperatorError(
+      `The ${MANIFEST} in ${from} is none that this version can read. Build the image again with \`npm run images\`.`,
+    )
   }
-  if (![ROOT, ROOT_ARCHIVE].some(name => existsSync(join(from, name))))
-    throw new OperatorError(`The image in ${from} is not complete: ${ROOT} is missing. Build it again.`)
+  const names = Object.keys(manifest.files)
+  const isThere = (name: string) => existsSync(join(from, name))
+  const missing =
+    FILES.find(name => !names.includes(name)) ??
+    names.find(name => !isThere(name)) ??
+    (isThere(ROOT) || isThere(ROOT_ARCHIVE) ? undefined : ROOT)
+  if (missing !== undefined) {
+    throw new OperatorError(
+      `The image in ${from} is not complete: ${missing} is missing. Build it again with \`npm run images\`.`,
+    )
+  }
   return manifest
-}
-
-async function digestOf(path: string): Promise<string> {
-  const hash = createHash('sha256')
-  await pipeline(createReadStream(path), hash)
-  return hash.digest('hex')
 }
