@@ -1,6 +1,6 @@
 import { copyFileSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
-import { describeFiles, digestOf, ROOT } from '../../controller/compute/images/contents.js'
+import { describeFiles, digestOf, digestOfTree, ROOT } from '../../controller/compute/images/contents.js'
 import type { Manifest } from '../../controller/compute/images/manifest.js'
 import type { Settings } from './arguments.js'
 import { billOfMaterials, debianPart, lockedParts, npmPart, type PackageLock } from './bill-of-materials.js'
@@ -74,6 +74,7 @@ export async function buildImages(
       agent: { version: agentVersion(root), sha256: await digestOf(agent) },
       packages: base.packages,
       files,
+      rootfs: digestOfTree(rootfs),
     }
     writeFileSync(inside('manifest.json'), `${JSON.stringify(manifest, null, 2)}\n`)
     writeFileSync(inside(INPUTS_FILE), inputs)

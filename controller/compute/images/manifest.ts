@@ -17,6 +17,8 @@ const buildSchema = z.object({
   ),
   /** By name; all but the manifest itself and the root file system. */
   files: z.record(z.string().regex(/^[\w.-]+$/), z.object({ bytes: z.int().min(0), sha256 })),
+  /** The digest of the root file system, if there is one beside the files. */
+  rootfs: sha256.optional(),
 })
 
 const manifestSchema = buildSchema.extend({
@@ -25,6 +27,7 @@ const manifestSchema = buildSchema.extend({
   /** What the kernel needs to be told, beside its console. */
   kernelOptions: z.string(),
   agent: z.object({ version: z.string(), sha256 }),
+  rootfs: sha256,
 })
 
 /** Of a build. */

@@ -1,7 +1,7 @@
 import { execFileSync, spawn } from 'node:child_process'
-import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import {
+  chmodSync,
   existsSync,
   mkdirSync,
   readdirSync,
@@ -18,7 +18,7 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { SEED_FILES, SEED_LABEL, type Seed, seedDisk } from '../../../amphora-agent/protocol/seed.js'
 import { importImage, listImages, removeImage } from '../../../controller/cli/commands/image/image-store.js'
-import { describeFiles, differenceFrom } from '../../../controller/compute/images/contents.js'
+import { describeFiles, differenceFrom, digestOfTree } from '../../../controller/compute/images/contents.js'
 import { readArguments, UsageError } from '../../../images/builder/arguments.js'
 import { billOfMaterials, debianPart, lockedParts } from '../../../images/builder/bill-of-materials.js'
 import { machineDescription } from '../../../images/builder/boxes/machine-description.js'
@@ -203,7 +203,8 @@ t.test('a build replaces what a build wrote, and nothing else', async t => {
   const results = (text: string) => async (work: string) => {
     t.equal(statSync(work).mode & 0o777, 0o700, 'nobody sees what is not complete')
     for (const name of ['disk', INPUTS_FILE]) writeFileSync(join(work, name), text)
-    writeFileSync(join(work, 'manifest.json'), imageManifest({ files: await describeFiles(work, ['disk']) }))
+    const { rootfs: _none, ...manifest } = JSON.parse(imageManifest({ files: await describeFiles(work, ['disk']) }))
+    writeFileSync(join(work, 'manifest.json'), JSON.stringify(manifest))
   }
   const write = (text: string) => writeOutput(out, tools, results(text))
   const found = () => ['disk', 'other.txt'].map(name => readFileSync(join(out, name), 'utf8'))
@@ -280,20 +281,16 @@ t.test('a bill of materials names each part once, and the same parts give the sa
 })
 
 /** An image that nothing can boot, with this text as its disk. */
-function buildImage(folder: string, disk: string): string {
-  mkdirSync(join(folder, 'rootfs/usr'), { recursive: true })
-  writeFileSync(join(folder, 'rootfs/usr/program'), disk)
-  symlinkSync('/nowhere', join(folder, 'rootfs/link'))
-  const files = { 'disk.qcow2': disk, kernel: 'kernel', initrd: 'initrd', 'sbom.cdx.json': '{}' }
-  const digest = (text: string) => createHash('sha256').update(text).digest('hex')
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text)
-  const described = Object.entries(files).map(([name, text]) => [name, { bytes: text.length, sha256: digest(text) }])
-  const manifest = {
-    ...{ format: 1, id: digest(disk), suite: 'bookworm', architecture: 'amd64', kernel: '6.1', kernelOptions: 'quiet' },
-    ...{ node: '20', agent: { version: '1', sha256: digest('') }, packages: [] },
-    files: Object.fromEntries(described),
-  }
-  writeFileSync(join(folder, 'manifest.json'), JSON.stringify(manifest))
+async function buildImage(folder: string, disk: string): Promise<string> {
+  const root = join(folder, 'rootfs')
+  mkdirSync(join(root, 'usr'), { recursive: true })
+  writeFileSync(join(root, 'usr/program'), disk)
+  symlinkSync('/nowhere', join(root, 'link'))
+  const texts = { 'disk.qcow2': disk, kernel: 'kernel', initrd: 'initrd', 'sbom.cdx.json': '{}' }
+  for (const [name, text] of Object.entries(texts)) writeFileSync(join(folder, name), text)
+  const files = await describeFiles(folder, Object.keys(texts))
+  const manifest = { id: files['disk.qcow2']?.sha256 ?? '', files, rootfs: digestOfTree(root) }
+  writeFileSync(join(folder, 'manifest.json'), imageManifest(manifest))
   return folder
 }
 
@@ -301,8 +298,8 @@ t.test('an operator keeps images in the store', async t => {
   const folder = t.testdir()
   const state = join(folder, 'state')
   const store = join(state, 'images')
-  const one = buildImage(join(folder, 'one'), 'first')
-  const two = buildImage(join(folder, 'two'), 'second')
+  const one = await buildImage(join(folder, 'one'), 'first')
+  const two = await buildImage(join(folder, 'two'), 'second')
   const tags = () => listImages(state).map(({ tag }) => tag)
   const diskOf = (tag: string) => readFileSync(join(store, tag, 'disk.qcow2'), 'utf8')
 
@@ -334,7 +331,7 @@ t.test('an operator keeps images in the store', async t => {
   await importImage(state, two, 'amphora')
   t.notOk(existsSync(join(store, used)), 'once no machine runs from it, the image is gone')
 
-  const packed = buildImage(join(folder, 'packed'), 'third')
+  const packed = await buildImage(join(folder, 'packed'), 'third')
   execFileSync('tar', [
     '--create',
     '--directory',
@@ -355,6 +352,9 @@ t.test('an operator keeps images in the store', async t => {
   await t.rejects(importImage(state, folder, 'amphora'), /has no manifest.json.*npm run images/)
   writeFileSync(join(one, 'kernel'), 'another')
   await t.rejects(importImage(state, one, 'amphora'), /damaged: kernel is not what its manifest says/)
+  writeFileSync(join(one, 'kernel'), 'kernel')
+  writeFileSync(join(one, 'rootfs/usr/more'), '')
+  await t.rejects(importImage(state, one, 'amphora'), /damaged: rootfs is not what its manifest says/)
   rmSync(join(one, 'kernel'))
   await t.rejects(importImage(state, one, 'amphora'), /not complete: kernel is missing.*npm run images/)
   writeFileSync(join(one, 'manifest.json'), '{"format": 2}')
@@ -365,7 +365,7 @@ t.test('an operator keeps images in the store', async t => {
 t.test('another import repairs a damaged image, for all its tags', async t => {
   const folder = t.testdir()
   const state = join(folder, 'state')
-  const image = buildImage(join(folder, 'image'), 'disk')
+  const image = await buildImage(join(folder, 'image'), 'disk')
   const at = (tag: string, ...names: string[]) => join(state, 'images', tag, ...names)
   const copies = () => readdirSync(join(state, 'images')).filter(name => name.startsWith('.'))
   const { manifest } = await importImage(state, image, 'amphora')
@@ -374,6 +374,14 @@ t.test('another import repairs a damaged image, for all its tags', async t => {
     'a missing kernel': () => rmSync(at('amphora', 'kernel')),
     'a disk that is cut short': () => writeFileSync(at('amphora', 'disk.qcow2'), 'dis'),
     'a changed disk of the same length': () => writeFileSync(at('amphora', 'disk.qcow2'), 'disc'),
+    'a missing root file system': () => rmSync(at('amphora', 'rootfs'), { recursive: true }),
+    'a root file system that is cut short': () => rmSync(at('amphora', 'rootfs/usr/program')),
+    'a changed program': () => writeFileSync(at('amphora', 'rootfs/usr/program'), 'disc'),
+    'a program that everybody may change': () => chmodSync(at('amphora', 'rootfs/usr/program'), 0o666),
+    'a link to elsewhere': () => {
+      rmSync(at('amphora', 'rootfs/link'))
+      symlinkSync('/somewhere', at('amphora', 'rootfs/link'))
+    },
     'an empty manifest': () => writeFileSync(at('amphora', 'manifest.json'), ''),
     'nothing behind the tags': () => rmSync(at('amphora', '..', copies()[0] ?? ''), { recursive: true }),
   }

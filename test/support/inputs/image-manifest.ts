@@ -13,5 +13,6 @@ export const imageManifest = (own: Partial<Manifest> = {}): string =>
     agent: { version: '0.1.0', sha256: 'cd'.repeat(32) },
     packages: [],
     files: {},
+    rootfs: 'ef'.repeat(32),
     ...own,
   } satisfies Manifest)
