@@ -8,7 +8,14 @@ import { serversOf } from './url.js'
 /** pg's message when a query takes longer than `query_timeout`. */
 const NO_ANSWER = 'Query read timeout'
 
+/** A statement that takes as long may wait for a server that is the primary no more. */
+const LATE_MS = 3_000
+
 type Settings = pg.ClientConfig & { connectionString: string }
+
+/** How each connection was made. Not in fields: knex's client of a transaction shares only the methods. */
+const origins = new WeakMap<pg.Client, { servers: Servers; config: pg.ClientConfig }>()
+const unusable = new WeakSet<pg.Client>()
 
 /**
  * knex's client, for databases that move between servers: each new connection goes to a server that is right, and one that
@@ -17,39 +24,42 @@ type Settings = pg.ClientConfig & { connectionString: string }
 export class ClusterClient extends PostgresClient {
   /** Made when they are first needed: knex's constructor calls nothing of these, but runs before fields exist. */
   #servers: Servers | null = null
-  readonly #open = new Set<pg.Client>()
-  readonly #unusable = new WeakSet<pg.Client>()
 
   override async acquireRawConnection(): Promise<pg.Client> {
     const { connectionString, ...config } = this.connectionSettings as Settings
     this.#servers ??= new Servers(serversOf(connectionString))
     const client = await this.#servers.connect(config)
-    const onEnd = () => this.#unusable.add(client)
+    const onEnd = () => unusable.add(client)
     client.on('error', onEnd).on('end', onEnd)
-    this.#open.add(client)
+    origins.set(client, { servers: this.#servers, config })
     return client
   }
 
   override async destroyRawConnection(client: pg.Client): Promise<void> {
-    this.#open.delete(client)
     await client.end()
   }
 
   override async validateConnection(client: pg.Client): Promise<boolean> {
-    return !this.#unusable.has(client)
+    return !unusable.has(client) && origins.get(client)?.servers.isCurrent(client) === true
   }
 
   override async query(client: pg.Client, statement: unknown): Promise<unknown> {
+    const origin = origins.get(client)
+    const late = origin?.servers.areSeveral
+      ? setInterval(() => void origin.servers.lookForPrimary(origin.config), LATE_MS)
+      : undefined
     try {
       return await super.query(client, statement)
     } catch (error) {
       // The server has become a standby, or was set to read only.
-      if (sqlState(error) === READ_ONLY) this.#unusable.add(client)
+      if (sqlState(error) === READ_ONLY) unusable.add(client)
       // It has vanished: its other connections do not answer either.
       if (error instanceof Error && error.message.endsWith(NO_ANSWER)) {
-        for (const one of this.#open) if (one.host === client.host && one.port === client.port) this.#unusable.add(one)
+        for (const one of origin?.servers.sharingServer(client) ?? [client]) unusable.add(one)
       }
       throw error
+    } finally {
+      clearInterval(late)
     }
   }
 }

@@ -16,8 +16,11 @@ export const formatDatabaseUrl = (url: URL, hosts: string): string => url.toStri
 /** Whether a database is behind a unix socket, and so on this host. */
 export const isBehindSocket = (text: string): boolean => parseDatabaseUrl(text).hosts === ''
 
-/** Where a database is: one URL for each of its hosts, and whether only the one that takes writes will do. */
-export type DatabaseServers = { urls: [string, ...string[]]; mustBePrimary: boolean }
+/**
+ * Where a database is: one URL for each of its hosts, and whether only the one that takes writes will do. All roles share
+ * the name.
+ */
+export type DatabaseServers = { name: string; urls: [string, ...string[]]; mustBePrimary: boolean }
 
 /** As in libpq: several hosts with commas between, and `target_session_attrs=read-write`. */
 export function serversOf(text: string): DatabaseServers {
@@ -26,5 +29,6 @@ export function serversOf(text: string): DatabaseServers {
   url.searchParams.delete('target_session_attrs')
   const [first = '', ...others] = hosts.split(',')
   const urlOf = (host: string) => formatDatabaseUrl(url, host)
-  return { urls: [urlOf(first), ...others.map(urlOf)], mustBePrimary }
+  const name = `${hosts}${url.pathname}${url.search}${mustBePrimary ? ' primary' : ''}`
+  return { name, urls: [urlOf(first), ...others.map(urlOf)], mustBePrimary }
 }

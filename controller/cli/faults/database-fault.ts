@@ -1,4 +1,5 @@
 import { isDatabaseAway } from '../../database/database-away.js'
+import { NotPrimary } from '../../database/servers.js'
 import { sqlState } from '../../database/transaction.js'
 import type { Fault } from './fault.js'
 
@@ -58,6 +59,9 @@ export function databaseFault(error: unknown, { url, privateIn }: DatabasePlace)
   if (!(error instanceof Error)) return null
   const code = sqlState(error)
   const about = `The database${url === null ? '' : ` ${url}`} cannot be used`
+  if (error instanceof NotPrimary) {
+    return { what: `${about}: ${error.message}`, remedy: 'Run the command again once its cluster has a primary' }
+  }
   const known = 'severity' in error ? STATES.find(({ state }) => state.test(code)) : undefined
   if (known !== undefined) return { what: `${about}: ${known.reason}`, remedy: known.remedy }
   if ('severity' in error && !isDatabaseAway(error)) return null

@@ -2,6 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises'
 import { connect, type Database } from '../../database/connection.js'
 import { migrate, prepareSchema } from '../../database/migrate.js'
 import { execute } from '../../database/query.js'
+import { NotPrimary } from '../../database/servers.js'
 import { sql } from '../../database/sql.js'
 import { sqlState } from '../../database/transaction.js'
 import { databaseFault } from '../faults/database-fault.js'
@@ -15,7 +16,8 @@ import { serviceSchemas } from '../wiring/services.js'
 /** SQLSTATE cannot_connect_now: the server is starting or stopping. */
 const CANNOT_CONNECT_NOW = '57P03'
 const INSUFFICIENT_PRIVILEGE = '42501'
-const START_TIMEOUT_MS = 15_000
+/** Long enough for a cluster to choose another primary. */
+const START_TIMEOUT_MS = 60_000
 
 /**
  * Creates roles and schemas (if an administrator's URL is configured) and migrates all tables.
@@ -69,8 +71,8 @@ async function waitUntilReachable(probe: () => Promise<unknown>, url: string): P
       await probe()
       return
     } catch (error) {
-      const code = sqlState(error)
-      if (code !== CANNOT_CONNECT_NOW || performance.now() > until) {
+      const mayPass = error instanceof NotPrimary || sqlState(error) === CANNOT_CONNECT_NOW
+      if (!mayPass || performance.now() > until) {
         const fault = databaseFault(error, { url: withoutPassword(url), privateIn: null })
         throw fault === null ? error : new OperatorError(sentenceOf(fault))
       }
