@@ -7,6 +7,11 @@ undo_all() {
   cd /
   local record=/var/lib/krater-host host what rest path line packages=() left name why progress
   IFS= read -r host
+
+  remove_folder() { # PATH
+    rmdir "$1" 2>/dev/null || [ ! -d "$1" ] || echo "kept $1: it has files of others"
+  }
+
   # An enrolment that lost its controller may still be at work. The lock of a directory leaves nothing behind.
   exec 9</opt
   flock --wait 240 9 || { echo 'an enrolment of this host is still at work' >&2; return 1; }
@@ -31,19 +36,14 @@ undo_all() {
       rm -f /etc/ssh/sshd_config.d/00-krater.conf
       systemctl reload ssh.service || systemctl restart ssh.service
       ;;
-    line)
-      [ -e "$path" ] || continue
-      # Written in place: the file keeps its owner and mode, and is never without the other keys.
-      { grep -vxF -- "$rest" "$path" || true; } >"$record/line"
-      cmp -s "$record/line" "$path" || cat "$record/line" >"$path"
-      ;;
-    file-if-empty) [ -s "$path" ] || rm -f "$path" ;;
+    # The way in comes last: whoever goes on after a kill logs in by it.
+    line | file-if-empty) ;;
     file)
       rm -f "$path"
       [[ $path != /etc/systemd/system/* ]] || systemctl daemon-reload
       ;;
     tree) rm -rf "$path" ;;
-    folder) rmdir "$path" 2>/dev/null || [ ! -d "$path" ] || echo "kept $path: it has files of others" ;;
+    folder) [[ $path == */.ssh ]] || remove_folder "$path" ;;
     account)
       pkill -KILL -u krater
       ! getent passwd krater >/dev/null || userdel krater || return 1
@@ -80,6 +80,19 @@ undo_all() {
     # The package's own script found it masked.
     [ "$rest" = enabled ] && systemctl --quiet enable "$path"
   done <"$record/changes"
+  while IFS= read -r line; do
+    read -r what path rest <<<"$line"
+    case $what in
+    line)
+      [ -e "$path" ] || continue
+      # Written in place: the file keeps its owner and mode, and is never without the other keys.
+      { grep -vxF -- "$rest" "$path" || true; } >"$record/line"
+      cmp -s "$record/line" "$path" || cat "$record/line" >"$path"
+      ;;
+    file-if-empty) [ -s "$path" ] || rm -f "$path" ;;
+    folder) [[ $path != */.ssh ]] || remove_folder "$path" ;;
+    esac
+  done < <(tac "$record/changes")
   rm -rf "$record"
 }
 undo_all

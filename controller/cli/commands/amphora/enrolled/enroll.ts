@@ -35,6 +35,7 @@ import type { Command } from '../../../command.js'
 import { OperatorError } from '../../../operator-error.js'
 import { changeSettings } from '../../../state-directory/change-settings.js'
 import { type Keys, keyFiles, loadKeys } from '../../../state-directory/keys.js'
+import { runningProcesses } from '../../../state-directory/run-record.js'
 import { print } from '../../../terminal.js'
 import { agentBundle, requireInstanceId } from '../../../wiring/drivers.js'
 import type { Instance } from '../../../wiring/instance.js'
@@ -288,25 +289,28 @@ async function verify(instance: Instance, database: Database, id: string): Promi
   do {
     const host = await hostById(database, id)
     if (host === null) throw new OperatorError('The host was retired meanwhile.')
-    const reached = await withHostAgents(instance, agents => agents.turn(host, 10_000)).then(
-      turn => turn === host.turn,
-      (error: Error) => {
-        why = error.message
-        return false
-      },
-    )
+    const turn = await withHostAgents(instance, agents => agents.turn(host, 10_000)).catch((error: Error) => error)
+    if (turn instanceof Error) why = turn.message
+    else if (turn !== host.turn) why = `Its agent is at turn ${turn} and not yet at ${host.turn}.`
+    const reached = turn === host.turn
     if (reached && host.silentSeconds !== null) {
       await leaveState(database, host, { state: 'free' })
       print(`${host.name} is enrolled: its agent answers and its heartbeats arrive.`)
       return
     }
-    if (reached)
-      why = `No heartbeat has arrived at ${host.controllerAddress}, UDP port ${instance.config.health_manager.port}. A firewall between them, or of this machine, may drop it.`
+    if (reached) why = whySilent(instance, host)
     await wait(POLL_MS)
   } while (performance.now() < until)
   throw new OperatorError(
     `The host is installed, but not enrolled yet: ${why}\nThe same command goes on once that is solved; \`krater amphora retire\` undoes everything.`,
   )
+}
+
+function whySilent({ directory, config }: Instance, { controllerAddress }: EnrolledHost): string {
+  const silent = `No heartbeat has arrived at ${controllerAddress}, UDP port ${config.health_manager.port}.`
+  return runningProcesses(directory).some(({ name }) => name === 'health-manager')
+    ? `${silent} A firewall between them, or of this machine, may drop it.`
+    : `${silent} No health manager runs on this machine: \`krater up\` starts Krater.`
 }
 
 function parseName(text: string): string {
