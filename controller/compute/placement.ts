@@ -120,6 +120,20 @@ export function imageProblem(rules: PlacementRules, placement: Placement, tags: 
   return `Machines of the compute flavor ${flavor} run the amphora image with the tag ${tag}, but there is ${others}.`
 }
 
+/**
+ * The image that a machine made now would run; null if none. Pure.
+ * @param newest ids of the images that this host has, by tag
+ */
+export function imageOf(
+  { drivers }: PlacementRules,
+  newest: ReadonlyMap<string, string>,
+  { driver, imageTag }: Pick<Placement, 'driver' | 'imageTag'>,
+): string | null {
+  const kind = drivers.get(driver)
+  if (kind === undefined || kind.images === 'none' || kind.offers === null) return null
+  return newest.get(imageTag ?? DEFAULT_IMAGE_TAG) ?? null
+}
+
 /** What an amphora's row records of its placement. */
 export type RecordedPlacement = Pick<Placement, 'driver' | 'flavor' | 'zone' | 'imageTag'>
 

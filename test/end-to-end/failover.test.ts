@@ -360,7 +360,7 @@ t.test('a pair', async t => {
     t.same([idsOf(await scene.amphorae()), await holders()], [idsOf(before), holder])
     t.match(await upgrade(), { status: 0, stdout: /^The agent is .* 0 to upgrade: .* 2 are current\.\n$/ })
   })
-  await t.test('is replaced by a command where that is needed, which goes on after Ctrl-C', async t => {
+  await t.test('is replaced by a command where that is needed, which goes on after Ctrl-C and kill -9', async t => {
     const before = await scene.amphorae()
     await scene.forgetAgents(before)
     const words = ['amphora', 'upgrade', '--load-balancer', scene.balancer.id]
@@ -370,8 +370,13 @@ t.test('a pair', async t => {
     await until('the first is being replaced', () => output().includes('is being replaced'))
     first.kill('SIGINT')
     t.equal(await ended, 130)
-    t.match(output(), /Stopped\. 0 were upgraded, and workers finish 1 that have begun\. 1 is left/)
-    t.match(await krater.command(...words), { status: 0, stdout: /replaced in .* s \(1 of \d\)/ })
+    t.match(output(), /Stopped\. 0 amphorae were upgraded\. Workers finish one that has begun\. 1 is left/)
+    const second = krater.start(...words)
+    const of = outputOf(second)
+    await until('one is being replaced', () => of.output().includes('is being replaced'))
+    second.kill('SIGKILL')
+    await of.ended
+    t.match(await krater.command(...words), { status: 0, stdout: /replaced in .* s \(\d of \d\)| 0 to upgrade/ })
     t.same((await load.stop()).faults, [])
     const now = idsOf(await scene.amphorae())
     t.ok(idsOf(before).some(id => !now.includes(id)))

@@ -27,6 +27,7 @@ const amphora = (change: Partial<Candidate> = {}): Candidate => {
     driver: 'qemu',
     imageTag: null,
     imageId: 'image-1',
+    elsewhere: null,
     ...change,
   }
 }
@@ -64,6 +65,26 @@ t.test('who is left alone, and why', t => {
   const { left, upgrades } = plan([amphora({ agentBundle: null }), amphora({ agentBundle: null, agentVersion: null })])
   t.same(upgrades, [])
   t.match(left, [{ why: /newest image of qemu has the same/ }, { why: /not been asked yet/ }])
+  t.end()
+})
+
+t.test('amphorae of other hosts are only counted: their hosts have other images', t => {
+  const outdated = { imageId: 'image-0' }
+  const { upgrades, current, left, elsewhere } = plan([
+    amphora({ ...outdated, elsewhere: 'two' }),
+    amphora({ elsewhere: 'two', agentBundle: NEW }),
+    amphora({ ...outdated, elsewhere: 'three' }),
+    amphora({ ...outdated, elsewhere: 'two', status: 'PENDING_DELETE' }),
+    amphora(outdated),
+  ])
+  t.match([upgrades, current, left], [[{ way: 'replace' }], [], []])
+  t.same(
+    elsewhere,
+    new Map([
+      ['two', 2],
+      ['three', 1],
+    ]),
+  )
   t.end()
 })
 

@@ -4,6 +4,7 @@ import { sql } from '../../../database/sql.js'
 import type { Command } from '../../command.js'
 import { requireRoot } from '../../host/checks.js'
 import { OperatorError } from '../../operator-error.js'
+import { readHostRecord } from '../../state-directory/host.js'
 import { print } from '../../terminal.js'
 import { withRows } from '../amphora/with-rows.js'
 import { removeImage } from './image-store.js'
@@ -21,14 +22,16 @@ export const command: Command = {
   },
 }
 
-/** @throws OperatorError if amphorae run on the image */
+/** @throws OperatorError if amphorae of this host run on the image; other hosts have images of their own */
 async function requireUnused(stateDirectory: string, tag: string): Promise<void> {
+  const hostId = readHostRecord(stateDirectory)?.id ?? null
   const { count } = await withRows(stateDirectory, (_instance, database) =>
     one(
       database,
       sql<{
         count: number
-      }>`SELECT count(*)::int AS count FROM amphora WHERE image_tag = ${tag} AND image_id IS NOT NULL`,
+      }>`SELECT count(*)::int AS count FROM amphora
+          WHERE image_tag = ${tag} AND image_id IS NOT NULL AND (host_id IS NULL OR host_id = ${hostId}::uuid)`,
     ),
   )
   if (count === 0) return

@@ -1,16 +1,16 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import type { Database } from '../../../../database/connection.js'
+import type { Begun } from './begin.js'
 import { readProgress } from './candidates.js'
 import { judgeProgress, nextUpgrades, type Upgrade } from './plan-upgrade.js'
 
-/** Begins an upgrade. @returns the load balancer's generation that a replacement needs; null for others */
-export type Begin = (upgrade: Upgrade) => Promise<number | null>
-
-/** `done`: how many are, with this one. */
-export type Event = 'begun' | { seconds: number; done: number }
+/** `done`: how many are, with this one. `left`: why it was not begun. */
+export type Event = 'begun' | { seconds: number; done: number } | { left: string }
 
 export type Outcome = {
   done: number
+  /** Upgrades of amphorae that have changed since they were planned. */
+  left: number
   /** Upgrades that were not begun. */
   waiting: number
   /** Upgrades that have begun and not ended; workers carry them out. */
@@ -38,7 +38,7 @@ export async function carryOut(
   }: {
     bundle: string
     atOnce: number
-    begin: Begin
+    begin: (upgrade: Upgrade) => Promise<Begun>
     signal: AbortSignal
     report: (upgrade: Upgrade, event: Event) => void
   },
@@ -46,15 +46,25 @@ export async function carryOut(
   const waiting = [...upgrades]
   const running = new Map<Upgrade, { since: number; generation: number | null }>()
   let done = 0
+  let left = 0
   let failed: Outcome['failed'] = null
   while (!signal.aborted) {
     const next = failed === null ? nextUpgrades(waiting, [...running.keys()], atOnce) : []
     for (const upgrade of next) {
       waiting.splice(waiting.indexOf(upgrade), 1)
-      report(upgrade, 'begun')
-      running.set(upgrade, { since: performance.now(), generation: await begin(upgrade) })
+      const begun = await begin(upgrade)
+      if ('left' in begun) {
+        left += 1
+        report(upgrade, begun)
+      } else {
+        report(upgrade, 'begun')
+        running.set(upgrade, { since: performance.now(), ...begun })
+      }
     }
-    if (running.size === 0) break
+    if (running.size === 0) {
+      if (next.length > 0) continue
+      break
+    }
     await sleep(POLL_MS)
     const progress = await readProgress(
       database,
@@ -75,5 +85,5 @@ export async function carryOut(
       }
     }
   }
-  return { done, waiting: waiting.length, running: running.size, failed }
+  return { done, left, waiting: waiting.length, running: running.size, failed }
 }

@@ -18,6 +18,8 @@ export type Candidate = {
   driver: string
   imageTag: string | null
   imageId: string | null
+  /** Name of the controller host to which its machine is bound; null if it is this one, or none. */
+  elsewhere: string | null
 }
 
 /** What amphorae should have. */
@@ -39,6 +41,8 @@ export type UpgradePlan = {
   current: Candidate[]
   /** Those that cannot be upgraded, and why. */
   left: { amphora: Candidate; why: string }[]
+  /** How many are bound to other controller hosts, by their names: each host has images of its own. */
+  elsewhere: ReadonlyMap<string, number>
 }
 
 /** The first eight digits of a hash tell agents and images apart. */
@@ -46,11 +50,16 @@ export const short = (hash: string): string => hash.slice(0, 8)
 
 /** Decides which amphorae are upgraded, how, and in which order. Amphorae that come or go are not considered. Pure. */
 export function planUpgrade(candidates: readonly Candidate[], target: Target): UpgradePlan {
-  const plan: UpgradePlan = { upgrades: [], current: [], left: [] }
+  const elsewhere = new Map<string, number>()
+  const plan: UpgradePlan = { upgrades: [], current: [], left: [], elsewhere }
   for (const amphora of candidates) {
     const isBooting = amphora.status === 'BOOTING' && amphora.upgradeTo === target.bundle
     if (!['READY', 'ALLOCATED'].includes(amphora.status) && !isBooting) continue
     const { replaceGeneration, agentVersion, agentBundle, imageId, driver } = amphora
+    if (amphora.elsewhere !== null) {
+      elsewhere.set(amphora.elsewhere, (elsewhere.get(amphora.elsewhere) ?? 0) + 1)
+      continue
+    }
     const image = target.newestImage(amphora)
     const upgrade = (way: Way, why: string) => plan.upgrades.push({ amphora, way, why })
     const agent = `agent ${agentVersion ?? '?'}${agentBundle === null ? '' : ` (${short(agentBundle)})`}`
