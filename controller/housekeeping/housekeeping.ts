@@ -35,6 +35,8 @@ export type HousekeepingOptions = {
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules
+  /** By tag, the ids of the images that this host has now. */
+  images: () => ReadonlyMap<string, string>
   agentBundle: AgentBundle | null
   agents: AgentConnections
   turns: MachineTurns

@@ -1,4 +1,4 @@
-import { boundTo, type Flavor, placementOf, startLimitMs } from '../compute/placement.js'
+import { boundTo, type Flavor, imageOf, placementOf, startLimitMs } from '../compute/placement.js'
 import type { Database } from '../database/connection.js'
 import { execute, many, maybeOne } from '../database/query.js'
 import { assignments, type Bound, prepared, sql } from '../database/sql.js'
@@ -186,18 +186,25 @@ async function write(database: Database, claim: Claim, columns: Readonly<Record<
   if (written === 0) throw new Interrupted()
 }
 
-/** Restarts warm amphorae whose machine is not running, and replaces those whose agent does not answer. */
+/**
+ * Restarts warm amphorae whose machine is not running, and replaces those whose agent does not answer, or whose image is
+ * not the newest: no load balancer would take them.
+ */
 export async function checkWarmPool(pool: WarmPool): Promise<void> {
   const { database, parts, log } = pool
   const warm = await many(
     database,
-    sql<{ id: string; address: string | null }>`
-      SELECT id, lb_network_ip AS address FROM amphora WHERE status = 'READY' AND load_balancer_id IS NULL AND ${isOurs(pool)}`,
+    sql<{ id: string; address: string | null; driver: string; imageTag: string | null; imageId: string | null }>`
+      SELECT id, lb_network_ip AS address, coalesce(compute_driver, '') AS driver, image_tag AS "imageTag", image_id AS "imageId"
+        FROM amphora WHERE status = 'READY' AND load_balancer_id IS NULL AND ${isOurs(pool)}`,
   )
-  for (const { id, address } of warm) {
+  const images = parts.images()
+  for (const { id, address, driver, imageTag, imageId } of warm) {
+    const image = imageOf(parts.placement, images, { driver, imageTag })
+    const isOutdated = image !== null && image !== imageId
     const machine = await parts.compute.find(id)
     const runs = machine?.state === 'running'
-    if (runs && address !== null) {
+    if (runs && !isOutdated && address !== null) {
       const agent = await probeAgent(parts.agents, agentTarget(parts.masterKey, id, address))
       if (agent.state === 'answers') continue
     }
@@ -207,6 +214,6 @@ export async function checkWarmPool(pool: WarmPool): Promise<void> {
       sql`UPDATE amphora SET status = ${status}, updated_at = now()
            WHERE id = ${id} AND status = 'READY' AND load_balancer_id IS NULL`,
     )
-    if (marked === 1) log.info({ amphora: id, status }, 'a warm amphora is no longer ready')
+    if (marked === 1) log.info({ amphora: id, status, isOutdated }, 'a warm amphora is no longer ready')
   }
 }

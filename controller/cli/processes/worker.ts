@@ -2,6 +2,7 @@ import { createBindings } from '../../bindings/bindings.js'
 import { createChallenges } from '../../bindings/challenges.js'
 import { openControllerChannel } from '../../bindings/channel.js'
 import { sshAccess } from '../../compute/enrolled/hosts.js'
+import { newestImages } from '../../compute/images/newest.js'
 import { placementRules } from '../../compute/placement.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
@@ -76,6 +77,7 @@ export async function runWorker(directory: string): Promise<void> {
       network,
       compute,
       placement,
+      images: () => newestImages(directory),
       agentBundle: computeDriverOf(instance).runsMachines ? readAgentBundle(agentBundle) : null,
       agents,
       turns: createMachineTurns(),

@@ -22,6 +22,8 @@ export type AmphoraProviderOptions = {
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules
+  /** By tag, the ids of the images that this host has now. */
+  images: () => ReadonlyMap<string, string>
   agentBundle: AgentBundle | null
   agents: AgentConnections
   turns: MachineTurns

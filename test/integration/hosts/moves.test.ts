@@ -109,7 +109,12 @@ t.test('a load balancer belongs to the host that makes its first amphora', async
   })
   const allocate = () =>
     allocateAmphora(
-      { database: db, placement: placementRules(configurationSchema.parse({}).compute), hostId: here.id },
+      {
+        database: db,
+        placement: placementRules(configurationSchema.parse({}).compute),
+        images: () => new Map(),
+        hostId: here.id,
+      },
       claim,
       { id, projectId: randomUUID(), appliedGeneration: 1 },
       'STANDALONE',

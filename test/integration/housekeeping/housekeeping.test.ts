@@ -3,7 +3,7 @@ import t from 'tap'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import { startHousekeeping } from '../../../controller/housekeeping/housekeeping.js'
 import { sweepOrphans } from '../../../controller/housekeeping/orphan-sweep.js'
-import { sizeWarmPool } from '../../../controller/housekeeping/warm-pool.js'
+import { checkWarmPool, sizeWarmPool } from '../../../controller/housekeeping/warm-pool.js'
 import { channelAccessOf } from '../../../controller/key-channel/keys.js'
 import { createLog } from '../../../controller/log/log.js'
 import { AgentUnreachable } from '../../../controller/provider/amphora/agent/errors.js'
@@ -12,6 +12,7 @@ import { insertLoadBalancer } from '../../support/database/load-balancer-rows.js
 import { eventually } from '../../support/eventually.js'
 import { PLACEMENT, PLACEMENT_COLUMNS, rulesOf } from '../../support/inputs/placement.js'
 import { type AmphoraWorld, createAmphoraWorld, VIP_SUBNET } from '../../support/worlds/amphora-world.js'
+import { addWarmAmphora } from '../../support/worlds/converge-scene.js'
 import { NO_BINDINGS, NO_CHALLENGES, NO_KEY_CHANNEL } from '../../support/worlds/unbound.js'
 
 const log = createLog('test', 'silent')
@@ -35,6 +36,7 @@ t.test('housekeeping', async t => {
       bindings: NO_BINDINGS,
       challenges: NO_CHALLENGES,
       placement: rulesOf({ warm_amphorae: warm }),
+      images: () => new Map(),
       agentBundle: null,
       config: configurationSchema.parse({ housekeeping: { sweep_interval: 0.1 } }),
       log,
@@ -114,6 +116,7 @@ t.test('housekeeping', async t => {
       healthManagers: [],
       keyChannel: NO_KEY_CHANNEL,
       beatIntervalSeconds: 3,
+      images: () => new Map(),
       agentBundle: null,
     }
     const { signal } = new AbortController()
@@ -133,6 +136,7 @@ t.test('housekeeping', async t => {
       const parts = {
         ...{
           ...drivers,
+          images: () => new Map<string, string>(),
           agentBundle: null,
           hostId: null,
           masterKey: Buffer.alloc(32, 7),
@@ -166,6 +170,31 @@ t.test('housekeeping', async t => {
       await db('amphora').delete()
     },
   )
+
+  await t.test('warm amphorae that run an older image are removed, and others made', async t => {
+    const world = createAmphoraWorld()
+    const [old, current] = [
+      await addWarmAmphora(db, world, { image_tag: 'amphora', image_id: 'old' }),
+      await addWarmAmphora(db, world, { image_tag: 'amphora', image_id: 'new' }),
+    ]
+    const [tagged, without] = [
+      await addWarmAmphora(db, world, { image_tag: 'beta', image_id: 'old' }),
+      await addWarmAmphora(db, world),
+    ]
+    const images = new Map([['amphora', 'new']])
+    const parts = {
+      ...{ ...world.enter(), placement: rulesOf(), images: () => images, agentBundle: null, hostId: null },
+      ...{ masterKey: Buffer.alloc(32, 7), controllerPublicKey: '', operatorPublicKey: '' },
+      ...{ healthManagers: [], keyChannel: NO_KEY_CHANNEL, beatIntervalSeconds: 3 },
+    }
+    await checkWarmPool({ database: db, parts, owner: 'test', log, signal: new AbortController().signal })
+    const statuses = new Map((await db('amphora')).map(row => [row.id, row.status]))
+    t.equal(statuses.get(old), 'PENDING_DELETE')
+    t.equal(statuses.get(without), 'PENDING_DELETE', 'a new one would run an image')
+    t.equal(statuses.get(current), 'READY')
+    t.equal(statuses.get(tagged), 'READY', 'there is no newer image with its tag')
+    await db('amphora').delete()
+  })
 
   await t.test('what a dead housekeeper left unfinished is finished by another', async t => {
     const world = createAmphoraWorld()

@@ -59,6 +59,7 @@ t.test('this controller and an agent of the version before', async t => {
       ...{ network, compute, turns, agents, database: db, masterKey, log },
       hostId: null,
       placement: rulesOf(),
+      images: () => new Map(),
       agentBundle: readAgentBundle(own),
       controllerPublicKey: keys.public,
       operatorPublicKey: keys.public,

@@ -30,14 +30,22 @@ t.test('amphorae get the machines that their load balancer asks for', async t =>
   }
 
   /** A worker with these settings, and the machines that it created. */
-  function workerIn(world: AmphoraWorld, compute: object = SETTINGS, change: Partial<ComputeDriver> = {}) {
+  function workerIn(
+    world: AmphoraWorld,
+    compute: object = SETTINGS,
+    change: Partial<ComputeDriver> = {},
+    images: ReadonlyMap<string, string> = new Map(),
+  ) {
     const drivers = world.enter()
     const created: MachineSpec[] = []
     const create = (spec: MachineSpec) => {
       created.push(spec)
       return drivers.compute.create(spec)
     }
-    const parts = { ...drivers, placement: rulesOf(compute), compute: { ...drivers.compute, create, ...change } }
+    const parts = {
+      ...{ ...drivers, placement: rulesOf(compute), images: () => images },
+      compute: { ...drivers.compute, create, ...change },
+    }
     return { created, provider: providerOf(db, parts) }
   }
   const rowsOf = (id: string) => db('amphora').where({ load_balancer_id: id }).orderBy('created_at')
@@ -68,6 +76,31 @@ t.test('amphorae get the machines that their load balancer asks for', async t =>
     const last = workerIn(tagged.world)
     t.equal(await tagged.attempt(last.provider), true)
     t.match(last.created, [{ placement: { imageTag: 'beta' } }], 'the warm one runs another image')
+    await db('amphora').where({ status: 'READY' }).delete()
+  })
+
+  await t.test('from the warm pool only with the newest image', async t => {
+    const images = new Map([
+      ['amphora', 'new'],
+      ['beta', 'newer'],
+    ])
+    const first = await createScene(db)
+    const old = await addWarmAmphora(db, first.world, { image_tag: 'amphora', image_id: 'old' })
+    const worker = workerIn(first.world, {}, {}, images)
+    t.equal(await first.attempt(worker.provider), true)
+    t.equal(worker.created.length, 1)
+    t.notSame(await first.amphoraIds(), [old])
+
+    const second = await createScene(db, await asking({ amp_image_tag: 'beta' }))
+    await addWarmAmphora(db, second.world, { image_tag: 'beta', image_id: 'new' })
+    const beta = await addWarmAmphora(db, second.world, { image_tag: 'beta', image_id: 'newer' })
+    t.equal(await second.attempt(workerIn(second.world, {}, {}, images).provider), true)
+    t.same(await second.amphoraIds(), [beta])
+
+    const third = await createScene(db)
+    for (const [id, machine] of first.world.machines) third.world.machines.set(id, machine)
+    t.equal(await third.attempt(workerIn(third.world, {}).provider), true)
+    t.same(await third.amphoraIds(), [old], 'without any image, each will do')
     await db('amphora').where({ status: 'READY' }).delete()
   })
 

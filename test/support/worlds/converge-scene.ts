@@ -1,6 +1,5 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import type { Bindings } from '../../../controller/bindings/bindings.js'
-import type { PlacementRules } from '../../../controller/compute/placement.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import type { Database } from '../../../controller/database/connection.js'
 import { channelAccessOf } from '../../../controller/key-channel/keys.js'
@@ -27,12 +26,14 @@ export const config = configurationSchema.parse({})
 
 export const providerOf = (
   database: Database,
-  drivers: Pick<AmphoraProviderOptions, 'network' | 'compute' | 'agents' | 'turns'> & { placement?: PlacementRules },
+  drivers: Pick<AmphoraProviderOptions, 'network' | 'compute' | 'agents' | 'turns'> &
+    Partial<Pick<AmphoraProviderOptions, 'placement' | 'images'>>,
   bindings: Bindings = NO_BINDINGS,
   agentBundle: AmphoraProviderOptions['agentBundle'] = null,
 ): Provider =>
   createAmphoraProvider({
     placement: rulesOf(),
+    images: () => new Map(),
     agentBundle,
     ...drivers,
     database,

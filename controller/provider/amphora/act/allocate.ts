@@ -1,5 +1,5 @@
 import type { Placement } from '../../../compute/driver.js'
-import { boundTo, type PlacementRequest, type PlacementRules, resolvePlacement } from '../../../compute/placement.js'
+import { boundTo, imageOf, type PlacementRequest, resolvePlacement } from '../../../compute/placement.js'
 import type { Database } from '../../../database/connection.js'
 import { execute, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
@@ -9,13 +9,19 @@ import type { Claim } from '../../../queue/claim.js'
 import { ClaimLost, ProvisioningFault } from '../../provider.js'
 import { type Role, vrrpPriority } from '../plan/topology.js'
 import { held } from './amphora-rows.js'
+import type { MachineParts } from './machine.js'
 
 /**
  * Gives the load balancer an amphora for a role: a warm one that fits, else a new row.
  * @throws ProvisioningFault if the settings lack what its flavor or availability zone asks for; ClaimLost
  */
 export async function allocateAmphora(
-  { database, placement: rules, hostId }: { database: Database; placement: PlacementRules; hostId: string | null },
+  {
+    database,
+    placement: rules,
+    images,
+    hostId,
+  }: { database: Database } & Pick<MachineParts, 'placement' | 'images' | 'hostId'>,
   claim: Claim,
   { id, projectId, appliedGeneration }: Pick<LoadBalancerTree, 'id' | 'projectId' | 'appliedGeneration'>,
   role: Role,
@@ -25,7 +31,8 @@ export async function allocateAmphora(
   const { placement } = resolved
   const isRepair = appliedGeneration > 0
   const host = boundTo(rules, placement.driver, hostId)
-  if (await adoptWarmAmphora(database, claim, { role, projectId, isRepair, placement, host })) return
+  const image = imageOf(rules, images(), placement)
+  if (await adoptWarmAmphora(database, claim, { role, projectId, isRepair, placement, image, host })) return
   await insertAmphora(database, claim, { role, placement, host })
 }
 
@@ -47,19 +54,28 @@ type Wanted = {
 
 /**
  * Assigns a warm amphora of the placement to the load balancer, if possible in another zone than the other one of the
- * pair. Unless it is for a repair, a project's adoptions in the last minute must not exceed the number of warm
+ * pair. One that runs an older image than a new one would is not taken: whoever replaces an amphora may want just the
+ * newer image. Unless it is for a repair, a project's adoptions in the last minute must not exceed the number of warm
  * amphorae: a project that keeps creating load balancers leaves some to others and to repairs.
  * @returns false if none is available
  */
 async function adoptWarmAmphora(
   database: Database,
   claim: Claim,
-  { role, projectId, isRepair, placement, host }: Wanted & { projectId: string; isRepair: boolean },
+  {
+    role,
+    projectId,
+    isRepair,
+    placement,
+    image,
+    host,
+  }: Wanted & { projectId: string; isRepair: boolean; image: string | null },
 ): Promise<boolean> {
   const { driver, flavor, zone, imageTag } = placement
   const fits = sql`${WARM} AND compute_driver = ${driver} AND compute_flavor = ${flavor}
                    AND coalesce(cached_zone = ${zone}, ${zone}::text IS NULL)
                    AND coalesce(image_tag = ${imageTag}, ${imageTag}::text IS NULL)
+                   AND coalesce(image_id = ${image}, ${image}::text IS NULL)
                    AND host_id IS NOT DISTINCT FROM ${host}::uuid`
   return inTransaction(database, async trx => {
     // Concurrent adoptions of one project would all see the same count.

@@ -15,6 +15,8 @@ export type MachineParts = {
   network: NetworkDriver
   compute: ComputeDriver
   placement: PlacementRules
+  /** By tag, the ids of the images that this host has now. */
+  images: () => ReadonlyMap<string, string>
   /** The agent that amphorae get; null if they exist only in the database. */
   agentBundle: AgentBundle | null
   agents: AgentConnections
