@@ -111,6 +111,7 @@ async function hello(parts: HandlerOptions): Promise<HelloResult> {
     protocolVersion: PROTOCOL_VERSION,
     bundle,
     onTrial: isOnTrial(bundle),
+    trialSeconds: TRIAL_SECONDS,
     failedUpgrade,
     bootId,
     haproxyVersion,

@@ -91,6 +91,8 @@ export type HelloResult = {
   bundle?: string | undefined
   /** Whether the former agent comes back unless this one answers soon. */
   onTrial?: boolean | undefined
+  /** Seconds in which a new agent must answer on this machine. */
+  trialSeconds?: number | undefined
   /** The latest upgrade, if this agent is back because that one did not come up. */
   failedUpgrade?: FailedUpgrade | undefined
   bootId: string

@@ -14,6 +14,8 @@ const missing = z
   .max(4000)
   .optional()
 
+const trialSeconds = z.number().positive().max(300)
+
 const hello = z.object({
   turn: count.optional(),
   agentVersion: word,
@@ -23,6 +25,7 @@ const hello = z.object({
     .regex(/^[0-9a-f]{64}$/)
     .optional(),
   onTrial: z.boolean().optional(),
+  trialSeconds: trialSeconds.optional(),
   failedUpgrade: z.object({ sha256: word, output: words }).optional(),
   bootId: word,
   haproxyVersion: word,
@@ -74,7 +77,7 @@ export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   survey: z.object({ found: z.array(word).max(1000) }),
   status,
   logs,
-  upgrade: z.object({ trialSeconds: z.number().positive().max(300).default(30) }),
+  upgrade: z.object({ trialSeconds: trialSeconds.default(30) }),
 }
 
 const introduction = z.object({ agentVersion: word.default('?'), protocolVersion: count })

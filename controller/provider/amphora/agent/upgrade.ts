@@ -9,7 +9,7 @@ export class UpgradeFailed extends Error {
 }
 
 const REQUEST_MS = 60_000
-/** Of an agent whose answer was lost. */
+/** Of agents that do not say it in their hello. */
 const USUAL_TRIAL_SECONDS = 30
 /** Until the agent has ended, and for the former one to start after a trial. */
 const RESTART_SECONDS = 15
@@ -33,7 +33,8 @@ export async function upgradeAgent(
   const before = await agents.request(target, { verb: 'hello' }, PROBE)
   if (before.bundle === undefined) throw new UpgradeFailed('The agent is too old to be replaced in place.')
   assertHeld()
-  const seconds = before.bundle === bundle.sha256 ? USUAL_TRIAL_SECONDS : await requestUpgrade(agents, target, bundle)
+  const promised = before.bundle === bundle.sha256 ? null : await requestUpgrade(agents, target, bundle)
+  const seconds = promised ?? before.trialSeconds ?? USUAL_TRIAL_SECONDS
   const until = performance.now() + (seconds + RESTART_SECONDS) * 1000
   for (;;) {
     assertHeld()
@@ -54,12 +55,12 @@ export async function upgradeAgent(
   }
 }
 
-/** @returns how long the new agent has to answer */
+/** @returns how long the new agent has to answer; null if the answer was lost */
 async function requestUpgrade(
   agents: AgentConnections,
   target: AgentTarget,
   { sha256, content }: AgentBundle,
-): Promise<number> {
+): Promise<number | null> {
   const body = { verb: 'upgrade', sha256, bundle: content.toString('base64') } as const
   try {
     return (await agents.request(target, body, { timeoutMs: REQUEST_MS })).trialSeconds
@@ -68,7 +69,7 @@ async function requestUpgrade(
       throw new UpgradeFailed(`${error.error.message} ${error.error.details}`.trim())
     }
     // It may have been carried out: the agent restarts right after its answer.
-    if (error instanceof AgentUnreachable && error.reason === 'connection-lost') return USUAL_TRIAL_SECONDS
+    if (error instanceof AgentUnreachable && error.reason === 'connection-lost') return null
     throw error
   }
 }
