@@ -121,6 +121,35 @@ t.test('agents are upgraded in place', async t => {
     )
   })
 
+  await t.test('a mark that is given up says what is known of the reason', async t => {
+    const [{ id }] = await rows()
+    const giveUp = async () => {
+      const asked = { upgrade_to: NEW, upgrade_asked_at: db.raw(`now() - interval '6 minutes'`), upgrade_fault: null }
+      await db('amphora').where({ id }).update(asked)
+      await tend(BROKEN_AGENT, false)
+      return (await db('amphora').where({ id }).first()).upgrade_fault.text
+    }
+    const plain = 'No worker with the agent 11111111 upgraded it within 5 minutes.'
+    t.equal(await giveUp(), plain)
+    const [one, two] = [randomUUID(), randomUUID()]
+    const hosts = [one, two].map((host, index) => ({ id: host, name: ['one', 'two'][index] }))
+    await db('controller_host').insert(hosts)
+    const sign = { name: 'worker', pid: 1, owner: 'w' }
+    await db('controller_process').insert({ ...sign, host_id: one, version: '0.2.0' })
+    await db('amphora').where({ id }).update({ host_id: two })
+    t.equal(await giveUp(), `${plain} No worker runs on its host two.`)
+    await db('controller_process').insert({ ...sign, host_id: two, version: '0.1.0' })
+    t.equal(await giveUp(), `${plain} The worker of its host two has version 0.1.0.`)
+    await db('controller_process').update({ version: '0.2.0' })
+    t.equal(await giveUp(), plain, 'nothing is known')
+    const fault = JSON.stringify({ code: 'x', text: 'No address is left.' })
+    await db('load_balancer').where({ id: scene.id }).update({ fault })
+    t.equal(await giveUp(), `${plain} Its load balancer has a fault: No address is left.`)
+    await db('load_balancer').where({ id: scene.id }).update({ fault: null })
+    await db('amphora').update({ host_id: null, upgrade_fault: null })
+    await db('controller_host').delete()
+  })
+
   await t.test('whichever call a worker dies at, another one finishes it', async t => {
     const target = bundleOf('2'.repeat(64))
     const [{ id }] = await rows()

@@ -1,8 +1,9 @@
 import type { Database } from '../../../database/connection.js'
 import { execute, many } from '../../../database/query.js'
-import { json, sql } from '../../../database/sql.js'
+import { sql } from '../../../database/sql.js'
 import type { Transaction } from '../../../database/transaction.js'
 import { WAKE_CHANNEL } from '../../../load-balancer/change/wake-channel.js'
+import { MAX_FAULT } from './upgrade.js'
 
 /** Time after which nobody waits for an upgrade in place any more. */
 export const UPGRADE_LIMIT_SECONDS = 300
@@ -36,18 +37,35 @@ export async function markUpgrade(
 }
 
 /**
+ * SQL: what kept workers from upgrading an amphora, as a sentence after a space; null if nobody knows. A load balancer
+ * with a fault is mended first. Only a worker of its host upgrades an amphora that is bound to one.
+ */
+const WHY_NOT = sql`coalesce(
+  (SELECT ' Its load balancer has a fault: ' || (lb.fault ->> 'text')
+     FROM load_balancer lb WHERE lb.id = amphora.load_balancer_id AND lb.fault IS NOT NULL),
+  (SELECT CASE WHEN max(process.version) IS NULL THEN ' No worker runs on its host ' || host.name || '.'
+               ELSE ' The worker of its host ' || host.name || ' has version ' || max(process.version) || '.' END
+     FROM controller_host host
+     LEFT JOIN controller_process process
+       ON process.host_id = host.id AND process.name = 'worker' AND process.last_seen_at > now() - interval '15 seconds'
+    WHERE host.id = amphora.host_id
+    GROUP BY host.name
+   HAVING max(process.version) IS DISTINCT FROM (SELECT max(version) FROM controller_process WHERE name = 'worker')))`
+
+/**
  * Wakes the workers of load balancers whose marks were overlooked, and gives up those that nobody carries out. What a
  * worker holds now, or will try again, is left to it.
  * @param bundle hash of this controller's agent
  */
 export async function tendMarks(database: Database, bundle: string): Promise<void> {
-  const text = `No worker with the agent ${bundle.slice(0, 8)} upgraded it within ${UPGRADE_LIMIT_SECONDS / 60} minutes.`
   await execute(
     database,
     sql`
      UPDATE amphora
         SET upgrade_to = NULL, upgrade_asked_at = NULL,
-            upgrade_fault = ${json({ text })}::jsonb || jsonb_build_object('bundle', upgrade_to, 'at', now())
+            upgrade_fault = jsonb_build_object('bundle', upgrade_to, 'at', now(), 'text', left(
+              'No worker with the agent ' || left(upgrade_to, 8) || ${` upgraded it within ${UPGRADE_LIMIT_SECONDS / 60} minutes.`}
+              || coalesce(${WHY_NOT}, ''), ${MAX_FAULT}))
       WHERE upgrade_asked_at < now() - ${UPGRADE_LIMIT_SECONDS} * interval '1 second'`,
   )
   await execute(

@@ -9,7 +9,7 @@ import type { MachineParts } from './machine.js'
 /** Time limit of upgradeAgent in an emulated machine, and some more. */
 export const UPGRADE_SECONDS = 220
 
-const MAX_FAULT = 2_000
+export const MAX_FAULT = 2_000
 
 /** Why an agent was not upgraded in place, as its amphora's row keeps it. */
 export type UpgradeFault = { bundle: string; text: string; at: string }
