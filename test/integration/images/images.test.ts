@@ -19,6 +19,8 @@ import t, { type Test } from 'tap'
 import { SEED_FILES, SEED_LABEL, type Seed, seedDisk } from '../../../amphora-agent/protocol/seed.js'
 import { importImage, listImages, removeImage } from '../../../controller/cli/commands/image/image-store.js'
 import { describeFiles, differenceFrom, digestOfTree } from '../../../controller/compute/images/contents.js'
+import { readManifest } from '../../../controller/compute/images/manifest.js'
+import { lockFile } from '../../../controller/process/file-lock.js'
 import { readArguments, UsageError } from '../../../images/builder/arguments.js'
 import { billOfMaterials, debianPart, lockedParts } from '../../../images/builder/bill-of-materials.js'
 import { machineDescription } from '../../../images/builder/boxes/machine-description.js'
@@ -314,18 +316,18 @@ t.test('an operator keeps images in the store', async t => {
   await importImage(state, two, 'amphora')
   t.strictSame([diskOf('amphora'), diskOf('stable')], ['second', 'first'], 'a tag takes the newer image')
 
-  // What a killed import leaves; no process has this id.
-  mkdirSync(join(store, '.new-99999999'))
+  // What a killed import leaves.
+  mkdirSync(join(store, '.new'))
   const mounting = 'mount --bind "$0" "$1" && echo mounted && exec cat'
   const words = ['--mount', 'sh', '-c', mounting, join(store, 'stable/rootfs/usr'), join(folder, 'one/rootfs/usr')]
   const machine = spawn('unshare', words, { stdio: ['pipe', 'pipe', 'inherit'] })
   t.teardown(() => machine.kill('SIGKILL'))
   await once(machine.stdout, 'data')
   const used = readlinkSync(join(store, 'stable'))
-  removeImage(state, 'stable')
+  await removeImage(state, 'stable')
   t.strictSame(tags(), ['amphora'])
   t.ok(existsSync(join(store, used, 'rootfs/usr/program')), 'a machine keeps the image that it runs from')
-  t.notOk(existsSync(join(store, '.new-99999999')), 'what a killed command left is gone')
+  t.notOk(existsSync(join(store, '.new')), 'what a killed command left is gone')
   machine.stdin.end()
   await once(machine, 'exit')
   await importImage(state, two, 'amphora')
@@ -344,11 +346,11 @@ t.test('an operator keeps images in the store', async t => {
   await importImage(state, packed, 'packed')
   const link = readlinkSync(join(store, 'packed/rootfs/link'))
   t.strictSame([diskOf('packed'), link], ['third', '/nowhere'], 'a root that travelled as an archive is unpacked')
-  removeImage(state, 'packed')
+  await removeImage(state, 'packed')
   writeFileSync(join(packed, 'rootfs.tar'), 'no archive')
   await t.rejects(importImage(state, packed, 'packed'), /Cannot unpack .*rootfs.tar/)
 
-  t.throws(() => removeImage(state, 'stable'), /no image stable/)
+  await t.rejects(removeImage(state, 'stable'), /no image stable/)
   await t.rejects(importImage(state, folder, 'amphora'), /has no manifest.json.*npm run images/)
   writeFileSync(join(one, 'kernel'), 'another')
   await t.rejects(importImage(state, one, 'amphora'), /damaged: kernel is not what its manifest says/)
@@ -393,4 +395,48 @@ t.test('another import repairs a damaged image, for all its tags', async t => {
     t.equal(copies().length, 1, 'and the damaged copy is gone')
   }
   t.match(await importImage(state, image, 'amphora'), { isKnown: true }, 'there is nothing left to repair')
+})
+
+t.test('commands that change the store take turns', async t => {
+  const folder = t.testdir()
+  const state = join(folder, 'state')
+  const store = join(state, 'images')
+  const one = await buildImage(join(folder, 'one'), 'first')
+  const two = await buildImage(join(folder, 'two'), 'second')
+  await importImage(state, one, 'amphora')
+  const results = await Promise.all([
+    ...[one, two, one, two].map((image, index) => importImage(state, image, `tag-${index % 3}`)),
+    removeImage(state, 'amphora'),
+  ])
+  t.equal(results.length, 5)
+  const tags = listImages(state).map(({ tag }) => tag)
+  t.strictSame(tags, ['tag-0', 'tag-1', 'tag-2'])
+  for (const tag of tags) {
+    const manifest = readManifest(join(store, tag))
+    t.equal(manifest && (await differenceFrom(manifest, join(store, tag))), null, `${tag} is whole`)
+  }
+})
+
+t.test('a lock excludes other processes until its holder has ended', async t => {
+  const folder = t.testdir({ place: {} })
+  const place = join(folder, 'place')
+  const own = await lockFile(place, 0)
+  t.ok(own)
+  t.equal(await lockFile(place, 0), null, 'this process, too, has it only once')
+  const waiting = lockFile(place, 60)
+  own?.release()
+  const next = await waiting
+  t.ok(next, 'whoever waits gets it')
+  next?.release()
+  const other = spawn('flock', [place, 'sh', '-c', 'echo locked && exec cat'], { stdio: ['pipe', 'pipe', 'inherit'] })
+  t.teardown(() => other.kill('SIGKILL'))
+  await once(other.stdout, 'data')
+  t.equal(await lockFile(place, 0), null)
+  t.equal(await lockFile(place, 0.1), null, 'it waits no longer than it was told')
+  other.stdin.end()
+  await once(other, 'exit')
+  const last = await lockFile(place, 0)
+  t.ok(last)
+  last?.release()
+  await t.rejects(lockFile(join(folder, 'nothing'), 0), { code: 'ENOENT' })
 })

@@ -16,13 +16,15 @@ import { promisify } from 'node:util'
 import { differenceFrom, ROOT } from '../../../compute/images/contents.js'
 import { type Manifest, readManifest } from '../../../compute/images/manifest.js'
 import { imageDirectory, imageTags } from '../../../compute/images/tags.js'
+import { lockFile } from '../../../process/file-lock.js'
 import { OperatorError } from '../../operator-error.js'
+import { print } from '../../terminal.js'
 
 /**
  * The images of a state directory: for each image a directory `.ID`, and for each tag a link to one. A whole copy that
  * takes the place of a damaged one is `.ID.2`, and so on. A tag changes by one rename, so a machine that starts at any
  * moment finds a whole image, and a killed command leaves at most a directory that no tag leads to. The next command
- * removes it, unless a machine still runs from it.
+ * removes it, unless a machine still runs from it. Only one command at a time changes the store.
  */
 const storeOf = (stateDirectory: string) => join(stateDirectory, 'images')
 
@@ -32,8 +34,11 @@ const FILES = ['disk.qcow2', 'kernel', 'initrd'] as const
 /** The root file system of an image that was on a computer which cannot keep its links and owners. */
 const ROOT_ARCHIVE = 'rootfs.tar'
 
-/** Names of directories that a command of this process id is still writing. */
-const STAGED = /^\.new-(\d+)$/
+/** What a command is still writing. */
+const STAGED = '.new'
+
+/** How long a command waits for another one. */
+const TURN_SECONDS = 600
 
 /** For a gigabyte on a slow disk that others use. */
 const SYNC_LIMIT_MS = 600_000
@@ -53,14 +58,34 @@ export async function importImage(
   const manifest = completeManifest(from)
   const store = storeOf(stateDirectory)
   mkdirSync(store, { recursive: true, mode: 0o755 })
-  sweep(store)
-  const copy = (await wholeCopy(store, from, manifest)) ?? (await addCopy(store, from, manifest))
-  const links = linksIn(store)
-  const ofDamaged = [...links].filter(([, name]) => isCopy(name, manifest) && name !== copy).map(([other]) => other)
-  for (const other of new Set([tag, ...ofDamaged])) lead(store, other, copy)
-  await writeThrough(store)
-  sweep(store)
-  return { manifest, isKnown: links.get(tag) === copy }
+  return await inTurn(store, async () => {
+    sweep(store)
+    const copy = (await wholeCopy(store, from, manifest)) ?? (await addCopy(store, from, manifest))
+    const links = linksIn(store)
+    const ofDamaged = [...links].filter(([, name]) => isCopy(name, manifest) && name !== copy).map(([other]) => other)
+    for (const other of new Set([tag, ...ofDamaged])) lead(store, other, copy)
+    await writeThrough(store)
+    sweep(store)
+    return { manifest, isKnown: links.get(tag) === copy }
+  })
+}
+
+/** Runs `work` while no other command changes the store. @throws OperatorError if one takes too long */
+async function inTurn<T>(store: string, work: () => Promise<T>): Promise<T> {
+  let lock = await lockFile(store, 0)
+  if (lock === null) {
+    print('Another command changes the images; this one waits for it.')
+    lock = await lockFile(store, TURN_SECONDS)
+  }
+  if (lock === null) {
+    const minutes = TURN_SECONDS / 60
+    throw new OperatorError(`Another command has been changing the images for ${minutes} minutes. Try again later.`)
+  }
+  try {
+    return await work()
+  } finally {
+    lock.release()
+  }
 }
 
 const isCopy = (name: string, { id }: Manifest): boolean => name.startsWith(`.${id}`)
@@ -80,7 +105,7 @@ async function wholeCopy(store: string, from: string, manifest: Manifest): Promi
  * @throws OperatorError if it is not what the manifest says
  */
 async function addCopy(store: string, from: string, manifest: Manifest): Promise<string> {
-  const staged = join(store, `.new-${process.pid}`)
+  const staged = join(store, STAGED)
   try {
     for (const name of [...Object.keys(manifest.files), MANIFEST]) cpSync(join(from, name), join(staged, name), COPY)
     if (existsSync(join(from, ROOT))) cpSync(join(from, ROOT), join(staged, ROOT), COPY)
@@ -105,7 +130,7 @@ function freeName(store: string, name: string): string {
 
 /** Makes a tag lead to an image of the store. */
 function lead(store: string, tag: string, copy: string): void {
-  const link = join(store, `.new-${process.pid}`)
+  const link = join(store, STAGED)
   symlinkSync(copy, link)
   renameSync(link, join(store, tag))
 }
@@ -137,11 +162,18 @@ export function listImages(stateDirectory: string): { tag: string; manifest: Man
 }
 
 /** Takes a tag away, and its image unless another tag leads to it. @throws OperatorError if there is no such tag */
-export function removeImage(stateDirectory: string, tag: string): void {
+export async function removeImage(stateDirectory: string, tag: string): Promise<void> {
   const store = storeOf(stateDirectory)
-  if (!linksIn(store).has(tag)) throw new OperatorError(`There is no image ${tag}. \`krater image list\` lists all.`)
-  rmSync(join(store, tag))
-  sweep(store)
+  const requireTag = () => {
+    if (!linksIn(store).has(tag)) throw new OperatorError(`There is no image ${tag}. \`krater image list\` lists all.`)
+  }
+  // Without an image, there may be no store to lock.
+  requireTag()
+  await inTurn(store, async () => {
+    requireTag()
+    rmSync(join(store, tag))
+    sweep(store)
+  })
 }
 
 /** By tags, the names of the directories that they lead to, whether or not these are there. */
@@ -157,13 +189,10 @@ function linksIn(store: string): Map<string, string> {
 function sweep(store: string): void {
   const used = new Set(linksIn(store).values())
   for (const name of readdirSync(store).filter(name => name.startsWith('.'))) {
-    const [, pid] = STAGED.exec(name) ?? []
-    const isUsed = pid === undefined ? used.has(name) || isMounted(`/${basename(store)}/${name}/`) : runs(pid)
-    if (!isUsed) rmSync(join(store, name), { recursive: true, force: true })
+    if (!used.has(name) && !isMounted(`/${basename(store)}/${name}/`))
+      rmSync(join(store, name), { recursive: true, force: true })
   }
 }
-
-const runs = (pid: string): boolean => existsSync(`/proc/${pid}`)
 
 /** Whether a process sees a mount whose source has this in its path: a machine in namespaces that runs from it. */
 function isMounted(part: string): boolean {

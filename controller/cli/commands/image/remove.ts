@@ -17,7 +17,7 @@ export const command: Command = {
     requireRoot()
     const name = requireTag(String(tag))
     if (force !== true) await requireUnused(stateDirectory, name)
-    removeImage(stateDirectory, name)
+    await removeImage(stateDirectory, name)
     print(`The image ${name} is gone.`)
   },
 }
