@@ -23,8 +23,15 @@ function filesOf(path: string): string[] {
 
 /** Whether a directory has all that its manifest says, built from the inputs with this digest. */
 export async function isBuiltFrom(directory: string, digest: string): Promise<boolean> {
-  const inputs = join(directory, INPUTS_FILE)
-  if (!existsSync(inputs) || readFileSync(inputs, 'utf8') !== digest) return false
+  if (inputsOf(directory) !== digest) return false
   const manifest = readBuildManifest(directory)
   return manifest !== null && (await differenceFrom(manifest, directory)) === null
+}
+
+/** Whether a build has written what is in a directory. */
+export const hasInputs = (directory: string): boolean => /^[0-9a-f]{64}$/.test(inputsOf(directory) ?? '')
+
+function inputsOf(directory: string): string | null {
+  const path = join(directory, INPUTS_FILE)
+  return existsSync(path) ? readFileSync(path, 'utf8') : null
 }

@@ -1,37 +1,46 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
+import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
+import { readBuildManifest } from '../../controller/compute/images/manifest.js'
 import { UsageError } from './arguments.js'
-import { INPUTS_FILE } from './inputs.js'
+import { hasInputs, INPUTS_FILE } from './inputs.js'
 import type { Tools } from './tools.js'
 
-/** The file that a complete build has, and no other directory. */
 const MANIFEST = 'manifest.json'
-const STAGED = /\.new-(\d+)$/
+const STAGED = /^(.*)\.new-(\d+)$/
 
 /** Where this build writes what becomes `path` once it is complete. */
 export const stagedFor = (path: string): string => `${path}.new-${process.pid}`
 
 /**
  * Removes what builds that were killed left in a directory.
- * @param prefix of the names of what they wrote
+ * @param of the name of what they were to become; without it, all
  */
-export function sweepStaged(directory: string, prefix = ''): void {
-  for (const name of readdirSync(directory).filter(found => found.startsWith(prefix))) {
-    const [, pid] = STAGED.exec(name) ?? []
-    if (pid === undefined || existsSync(`/proc/${pid}`)) continue
+export function sweepStaged(directory: string, of?: string): void {
+  for (const name of readdirSync(directory)) {
+    const [, complete, pid] = STAGED.exec(name) ?? []
+    if (complete === undefined || existsSync(`/proc/${pid}`) || (of !== undefined && complete !== of)) continue
     rmSync(join(directory, name), { recursive: true, force: true })
   }
 }
 
 /**
- * Makes the directory of a build's results.
+ * Makes the directory of a build's results, which all may read, unless it is there.
  * @param names of the results, beside the manifest
  * @throws UsageError if there are files that no build wrote, which the results would replace
  */
 export function prepareOutput(out: string, names: readonly string[]): void {
-  mkdirSync(out, { recursive: true })
-  const isOurs = [MANIFEST, INPUTS_FILE].some(name => existsSync(join(out, name)))
-  const other = names.find(name => existsSync(join(out, name)))
+  const found = statSync(out, { throwIfNoEntry: false })
+  if (found === undefined) {
+    mkdirSync(out, { recursive: true })
+    // Whatever the umask.
+    chmodSync(out, 0o755)
+  } else if (!found.isDirectory()) {
+    throw new UsageError(`${out} is no directory. Choose another one with --out.`)
+  } else if (found.dev !== statSync(dirname(out)).dev) {
+    throw new UsageError(`${out} is where a file system is mounted. Choose a directory in it with --out.`)
+  }
+  const isOurs = readBuildManifest(out) !== null || hasInputs(out)
+  const other = [MANIFEST, ...names].find(name => existsSync(join(out, name)))
   if (other !== undefined && !isOurs)
     throw new UsageError(`${out} holds another ${other}. Choose another directory with --out, or remove that one.`)
   sweepStaged(dirname(out), basename(out))
@@ -54,16 +63,25 @@ export async function writeOutput(
     await write(work)
     // A power failure could else leave empty files behind names that are there already.
     await run('sync', ['--file-system', work])
-    // Results without a manifest are those of a build that was killed in here: the next one replaces them.
-    rmSync(join(out, MANIFEST), { force: true })
-    const others = readdirSync(work).filter(name => name !== INPUTS_FILE && name !== MANIFEST)
-    for (const name of [INPUTS_FILE, ...others, MANIFEST]) {
-      rmSync(join(out, name), { recursive: true, force: true })
-      renameSync(join(work, name), join(out, name))
-    }
-    // Everybody may read it, whatever the umask.
-    chmodSync(out, 0o755)
+    replaceResults(work, out)
   } finally {
     rmSync(work, { recursive: true, force: true })
   }
+}
+
+/**
+ * Only renames, which take no time. Results without a manifest are those of a build that was killed between two of them:
+ * the next one makes them again.
+ */
+function replaceResults(work: string, out: string): void {
+  const others = readdirSync(work).filter(name => name !== INPUTS_FILE && name !== MANIFEST)
+  const old = join(work, 'old')
+  mkdirSync(old)
+  const takeAway = (name: string) => existsSync(join(out, name)) && renameSync(join(out, name), join(old, name))
+  const put = (name: string) => renameSync(join(work, name), join(out, name))
+  takeAway(MANIFEST)
+  // Tells the next build that the rest is a build's.
+  put(INPUTS_FILE)
+  for (const name of others) takeAway(name)
+  for (const name of [...others, MANIFEST]) put(name)
 }

@@ -27,12 +27,13 @@ import { machineDescription } from '../../../images/builder/boxes/machine-descri
 import { withContentId } from '../../../images/builder/boxes/virtualbox-box.js'
 import { characterDevice, cpioArchive, directory, file, link } from '../../../images/builder/cpio.js'
 import { fileTimes } from '../../../images/builder/file-times.js'
-import { INPUTS_FILE, isBuiltFrom } from '../../../images/builder/inputs.js'
+import { INPUTS_FILE, inputsDigest, isBuiltFrom } from '../../../images/builder/inputs.js'
 import { modulesInOrder } from '../../../images/builder/kernel-modules.js'
 import { copyKrater } from '../../../images/builder/lab/copy-krater.js'
 import { prepareOutput, writeOutput } from '../../../images/builder/output.js'
-import { parsePackages } from '../../../images/builder/packages.js'
+import { AMPHORA, parsePackages } from '../../../images/builder/packages.js'
 import { withPartition } from '../../../images/builder/partition-table.js'
+import { makeBase } from '../../../images/builder/root-file-system.js'
 import { imageManifest } from '../../support/inputs/image-manifest.js'
 
 const MEBIBYTE = 1024 * 1024
@@ -199,24 +200,39 @@ t.test('the command line is read, and its faults are named', async t => {
 })
 
 t.test('a build replaces what a build wrote, and nothing else', async t => {
-  const folder = t.testdir({ out: { rootfs: { file: 'mine' }, 'other.txt': 'mine' }, 'out.new-99999999': { a: '' } })
+  const folder = t.testdir({
+    out: { rootfs: { file: 'mine' }, 'other.txt': 'mine' },
+    'out.new-99999999': { a: '' },
+    'outer.new-99999999': { of: 'another' },
+    web: { 'manifest.json': '{"name": "A web application", "format": 1}' },
+    file: '',
+  })
   const [out, own] = [join(folder, 'out'), join(folder, `out.new-${process.pid}`)]
   const tools = { run: async (program: string, words: readonly string[]) => void execFileSync(program, words) }
   const results = (text: string) => async (work: string) => {
     t.equal(statSync(work).mode & 0o777, 0o700, 'nobody sees what is not complete')
-    for (const name of ['disk', INPUTS_FILE]) writeFileSync(join(work, name), text)
+    writeFileSync(join(work, 'disk'), text)
+    writeFileSync(join(work, INPUTS_FILE), inputsDigest(text, []))
     const { rootfs: _none, ...manifest } = JSON.parse(imageManifest({ files: await describeFiles(work, ['disk']) }))
     writeFileSync(join(work, 'manifest.json'), JSON.stringify(manifest))
   }
   const write = (text: string) => writeOutput(out, tools, results(text))
   const found = () => ['disk', 'other.txt'].map(name => readFileSync(join(out, name), 'utf8'))
-  t.throws(() => prepareOutput(out, ['disk', 'rootfs']), { constructor: UsageError, message: /holds another rootfs/ })
+  const isBuilt = (text: string) => isBuiltFrom(out, inputsDigest(text, []))
+  const refused = (path: string, names: string[], message: RegExp) =>
+    t.throws(() => prepareOutput(path, names), { constructor: UsageError, message })
+  refused(out, ['disk', 'rootfs'], /holds another rootfs/)
+  refused(join(folder, 'web'), ['disk'], /holds another manifest\.json/)
+  refused(join(folder, 'file'), ['disk'], /is no directory/)
+  refused('/proc', ['disk'], /is mounted/)
+  chmodSync(out, 0o1777)
   prepareOutput(out, ['disk'])
-  t.strictSame(readdirSync(folder), ['out'], 'what a killed build left is gone')
+  t.strictSame(readdirSync(folder), ['file', 'out', 'outer.new-99999999', 'web'], 'what a killed build left is gone')
+  t.equal(statSync(out).mode & 0o7777, 0o1777, 'a directory that was there keeps its mode')
   await write('one')
   t.strictSame(found(), ['one', 'mine'])
-  t.ok(await isBuiltFrom(out, 'one'))
-  t.notOk(await isBuiltFrom(out, 'two'), 'what was built from something else is built again')
+  t.ok(await isBuilt('one'))
+  t.notOk(await isBuilt('two'), 'what was built from something else is built again')
   const failing = writeOutput(out, tools, async work => {
     await results('two')(work)
     throw new Error('interrupted')
@@ -225,13 +241,48 @@ t.test('a build replaces what a build wrote, and nothing else', async t => {
   t.strictSame(found(), ['one', 'mine'], 'a build that fails changes nothing')
   t.notOk(existsSync(own))
   writeFileSync(join(out, 'disk'), 'onE')
-  t.notOk(await isBuiltFrom(out, 'one'), 'what was damaged is built again')
+  t.notOk(await isBuilt('one'), 'what was damaged is built again')
   rmSync(join(out, 'manifest.json'))
   prepareOutput(out, ['disk'])
-  t.notOk(await isBuiltFrom(out, 'one'), 'one that was killed at its end is not complete')
+  t.notOk(await isBuilt('one'), 'one that was killed at its end is not complete')
   await write('three')
   t.strictSame(found(), ['three', 'mine'])
-  t.ok(await isBuiltFrom(out, 'three'))
+  t.ok(await isBuilt('three'))
+  t.strictSame(readdirSync(out).sort(), [INPUTS_FILE, 'disk', 'manifest.json', 'other.txt', 'rootfs'])
+  const umask = process.umask(0o077)
+  prepareOutput(join(folder, 'new'), ['disk'])
+  process.umask(umask)
+  t.equal(statSync(join(folder, 'new')).mode & 0o777, 0o755, 'everybody may read a new directory')
+})
+
+t.test('a base has the records of its own packages, whenever a build is killed', async t => {
+  const cache = t.testdir()
+  const settings = readArguments([])
+  if ('help' in settings) throw new Error('unexpected')
+  const record = (version: string) => `Package: bash\nVersion: ${version}\nArchitecture: amd64\nSHA256: aa\n`
+  /** Stands in for mmdebstrap: writes the archive and, by the hook, the records; nothing for null. */
+  const base = (fresh: boolean, version: string, archive: string | null) => {
+    const run = async (program: string, words: readonly string[]) => {
+      if (program !== 'mmdebstrap') return
+      const records = words.join(' ').match(/'([^']*\.records\.[^']*)'/)?.[1] ?? ''
+      writeFileSync(records, record(version))
+      const path = words.find(word => /^\/.*\.tar\./.test(word)) ?? ''
+      if (archive !== null) writeFileSync(path, archive)
+    }
+    const tools = {
+      run,
+      say: () => undefined,
+      step: <T>(_text: string, work: (report: () => void) => Promise<T>) => work(() => undefined),
+    }
+    const places = { cache, builder: join(process.cwd(), 'images/builder'), tools }
+    return makeBase({ ...settings, fresh }, AMPHORA, places)
+  }
+  const first = await base(false, '1', 'first')
+  t.strictSame([readFileSync(first.archive, 'utf8'), first.packages[0]?.version], ['first', '1'])
+  t.match(await base(false, '2', 'second'), { packages: [{ version: '1' }] }, 'it is used again')
+  await t.rejects(base(true, '3', null), { code: 'ENOENT' }, 'a build that ends between the records and the archive')
+  const next = await base(false, '4', 'fourth')
+  t.strictSame([readFileSync(next.archive, 'utf8'), next.packages[0]?.version], ['fourth', '4'])
 })
 
 t.test('a copied Krater runs without the checkout', async t => {
