@@ -14,7 +14,7 @@ const logFile = join(root, 'images.log')
 await runScript(async () => {
   restorePolicy()
   await prepare({ withImages: true })
-  const { buildImages, buildLab, readArguments, UsageError } = await builder()
+  const { buildImages, buildLab, lockFile, readArguments, UsageError } = await builder()
   const explained = error => {
     if (error instanceof UsageError) return new Failure(error.message)
     return error?.code === 'ENOSPC' ? new Failure(`The disk is full: ${error.message}`) : error
@@ -24,6 +24,7 @@ await runScript(async () => {
     process.stdout.write(settings.help)
     return
   }
+  await takeTurn(lockFile)
   rmSync(logFile, { force: true })
   const signal = interruption('the files of the build')
   const places = { root, cache, tools: { step, say, run: runWith(signal) } }
@@ -32,6 +33,13 @@ await runScript(async () => {
     settings.target === 'amphora' ? buildImages(settings, places) : buildLab(settings, places, krater)
   await orFail(build, explained)
 })
+
+/** Lets only one build at a time use this checkout, until this process ends. */
+async function takeTurn(lockFile) {
+  if ((await lockFile(cache, 0)) !== null) return
+  say('Another build is at work; this one waits for it.')
+  if ((await lockFile(cache, 3600)) === null) throw new Failure('Another build has been at work for an hour.')
+}
 
 /** The builder, bundled into the cache. */
 async function builder() {
@@ -42,6 +50,7 @@ async function builder() {
     arguments: join(sources, 'arguments.ts'),
     amphora: join(sources, 'build-images.ts'),
     lab: join(sources, 'lab/build-lab.ts'),
+    lock: join(root, 'controller/process/file-lock.ts'),
   }
   const options = {
     bundle: true,

@@ -15,8 +15,8 @@ export async function lockFile(path: string, waitSeconds: number): Promise<FileL
   const file = openSync(path, 'r')
   try {
     // The lock belongs to what was opened, which the program shares with this process; so it outlives the program.
-    const words = ['--exclusive', '--timeout', String(waitSeconds), '3']
-    const flock = spawn('flock', words, { stdio: ['ignore', 'ignore', 'pipe', file] })
+    const words = ['--pdeathsig', 'KILL', 'flock', '--exclusive', '--timeout', String(waitSeconds), '3']
+    const flock = spawn('setpriv', words, { stdio: ['ignore', 'ignore', 'pipe', file] })
     let said = ''
     flock.stderr?.setEncoding('utf8').on('data', (text: string) => (said += text))
     const [status] = await once(flock, 'close')

@@ -48,6 +48,9 @@ export async function makeBase(
           seconds: 1200,
           env: { SOURCE_DATE_EPOCH: String(EPOCH) },
         })
+        await tools.run('sync', ['--file-system', cache])
+        // An archive is there only with its own records, even if this is killed between two of these lines.
+        rmSync(archive, { force: true })
         renameSync(newRecords, records)
         renameSync(newArchive, archive)
       } finally {
