@@ -109,6 +109,8 @@ export async function makeRoot(base: Base, root: string, own: OwnParts, tools: T
     mkdirSync(inside(path), { recursive: true, mode: 0o755 })
   mkdirSync(inside('etc/ssh/authorized_keys'), { mode: 0o711 })
   cpSync(join(own.files, 'etc'), inside('etc'), { recursive: true })
+  // For machines in namespaces, which take no other files of /etc: only the image knows which of them it has.
+  cpSync(join(own.files, 'etc'), inside('opt/krater/etc'), { recursive: true })
   for (const name of readdirSync(own.files).filter(name => name.endsWith('.sh')))
     cpSync(join(own.files, name), inside(`opt/krater/${name}`))
   cpSync(own.node, inside('opt/krater/node'))

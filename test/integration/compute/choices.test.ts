@@ -68,7 +68,7 @@ const repository = join(import.meta.dirname, '../../..')
 const ID = 'ab'.repeat(32)
 const mounts: string[] = []
 
-/** An image with this host's programs and an /etc of its own. */
+/** An image with this host's programs and an /etc of its own, which lacks a file that the controller's images have. */
 function buildImage(directory: string, id = ID): void {
   const root = join(directory, 'rootfs')
   const own = join(root, 'opt/krater')
@@ -76,8 +76,9 @@ function buildImage(directory: string, id = ID): void {
   execFileSync('mount', ['--bind', '/usr', join(root, 'usr')])
   mounts.push(join(root, 'usr'))
   for (const name of ['bin', 'sbin', 'lib', 'lib64']) symlinkSync(readlinkSync(`/${name}`), join(root, name))
-  cpSync(join(repository, 'images/amphora/etc'), join(root, 'etc'), { recursive: true })
-  writeFileSync(join(root, 'etc/hosts'), `127.0.0.1 localhost of-image-${id.slice(0, 2)}\n`)
+  cpSync(join(repository, 'images/amphora/etc'), join(own, 'etc'), { recursive: true })
+  rmSync(join(own, 'etc/nsswitch.conf'))
+  writeFileSync(join(own, 'etc/hosts'), `127.0.0.1 localhost of-image-${id.slice(0, 2)}\n`)
   for (const path of ['ld.so.cache', 'ssl/certs', 'ssl/openssl.cnf', 'haproxy/errors'])
     cpSync(join('/etc', path), join(root, 'etc', path), { recursive: true, verbatimSymlinks: true })
   for (const name of ['agent.sh', 'init.sh', 'management.sh'])
@@ -125,6 +126,7 @@ t.test('a machine in namespaces runs on the root file system of an image', async
     symlinkSync(`.${ID}`, imageAt('amphora'))
     t.match(await driver.create(spec), { image: { tag: 'amphora', id: ID } })
     t.match(await inside('cat /etc/hosts'), /of-image-ab/)
+    t.match(await inside('ls /etc/nsswitch.conf 2>&1 || true'), /No such file/, 'an older image lacks newer files')
     t.match(await inside('grep -c /rootfs/opt/krater/agent.mjs /proc/self/mountinfo'), /^[1-9]/)
     const hello = await agents.request(target, { verb: 'hello' }, { timeoutMs: 20_000 })
     t.match(hello, { haproxyVersion: /^\d/ })

@@ -33,14 +33,10 @@ done
 share "$node" opt/krater/node
 share "$agent" opt/krater/agent.mjs
 
-if [ -z "$image" ]; then
-  cp -R "$files/etc/." etc/
-else
-  # Its own version of each of them, which is as old as its agent.
-  while read -r name; do cp "$image/etc/$name" "etc/$name"; done < <(cd "$files/etc" && find . -type f)
-  files=$image/opt/krater
-fi
-cp "$files/agent.sh" "$files/init.sh" "$files/management.sh" opt/krater/
+# An image has its own version of each of them, which is as old as its agent.
+[ -z "$image" ] || files=$image/opt/krater
+cp -R "$files/etc/." etc/
+cp "$files"/*.sh opt/krater/
 for name in ld.so.cache ld.so.conf services protocols localtime; do
   [ ! -e "$image/etc/$name" ] || cp -P "$image/etc/$name" "etc/$name"
 done
