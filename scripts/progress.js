@@ -1,5 +1,6 @@
 import { spawn } from 'node:child_process'
 import { appendFileSync, readFileSync } from 'node:fs'
+import { constants } from 'node:os'
 
 const terminal = process.stdout.isTTY === true
 const started = Date.now()
@@ -47,11 +48,19 @@ export async function step(text, work) {
   }
 }
 
+/** How long a program has to end by itself once it is told to. */
+const GRACE_SECONDS = 10
+
 /**
- * Runs a program, appends its output to a log file, and reports the last line as progress. A `signal` ends it.
+ * Runs a program, appends its output to a log file, and reports the last line as progress. A `signal` or the end of its
+ * time ends it. If it does not end by itself within `grace` seconds, it is killed, and nobody waits for its children.
  * @returns {Promise<{code: number, tail: string}>} the exit status (128 + n for a signal) and the last lines of output
  */
-export function runLogged(program, args, { logFile, env = {}, cwd, seconds, signal, report = () => {} }) {
+export function runLogged(
+  program,
+  args,
+  { logFile, env = {}, cwd, seconds, grace = GRACE_SECONDS, signal, report = () => {} },
+) {
   return new Promise((resolve, reject) => {
     const write = text => appendIfPossible(logFile, text)
     write(`\n$ ${program} ${args.join(' ')}\n`)
@@ -64,22 +73,32 @@ export function runLogged(program, args, { logFile, env = {}, cwd, seconds, sign
     }
     child.stdout.setEncoding('utf8').on('data', take)
     child.stderr.setEncoding('utf8').on('data', take)
+    let killing
+    const stop = () => {
+      child.kill('SIGTERM')
+      killing ??= setTimeout(() => {
+        child.kill('SIGKILL')
+        // Children of it may keep them open.
+        for (const stream of [child.stdout, child.stderr]) stream.destroy()
+      }, grace * 1000)
+    }
     const limit = setTimeout(() => {
       take(`\n${program} took longer than ${seconds} s and was stopped.\n`)
-      child.kill('SIGTERM')
+      stop()
     }, seconds * 1000)
-    const stop = () => child.kill('SIGTERM')
     signal?.addEventListener('abort', stop)
-    child.on('error', error => {
-      clearTimeout(limit)
+    const settle = () => {
+      for (const timer of [limit, killing]) clearTimeout(timer)
       signal?.removeEventListener('abort', stop)
+    }
+    child.on('error', error => {
+      settle()
       reject(new Failure(`Cannot start ${program}: ${error.message}`))
     })
     child.on('close', (code, killedBy) => {
-      clearTimeout(limit)
-      signal?.removeEventListener('abort', stop)
+      settle()
       const tail = output.trimEnd().split('\n').slice(-15).join('\n')
-      resolve({ code: code ?? 128 + (killedBy === 'SIGINT' ? 2 : 15), tail })
+      resolve({ code: code ?? 128 + constants.signals[killedBy], tail })
     })
   })
 }

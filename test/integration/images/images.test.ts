@@ -255,6 +255,27 @@ t.test('a build replaces what a build wrote, and nothing else', async t => {
   t.equal(statSync(join(folder, 'new')).mode & 0o777, 0o755, 'everybody may read a new directory')
 })
 
+t.test('a program of a build ends at its limit, whatever it and its children do', async t => {
+  const folder = t.testdir()
+  const { runLogged } = await import(join(process.cwd(), 'scripts/progress.js'))
+  const run = (script: string, options: object) =>
+    runLogged('bash', ['-c', script], { logFile: join(folder, 'log'), seconds: 0.2, grace: 0.2, ...options })
+  t.match(await run('exec sleep 60', { grace: 60 }), { code: 128 + 15, tail: /took longer than 0.2 s/ })
+  const children = join(folder, 'children')
+  const stubborn = `trap '' TERM; sleep 60 & echo $! >${children}; while :; do wait; done`
+  const ended = await run(stubborn, {})
+  process.kill(Number(readFileSync(children, 'utf8')), 'SIGKILL')
+  t.match(ended, { code: 128 + 9 }, 'it is killed, though its child keeps its output open')
+  const controller = new AbortController()
+  const report = () => controller.abort()
+  const interrupted = run("trap '' TERM; echo started; while :; do :; done", {
+    seconds: 60,
+    signal: controller.signal,
+    report,
+  })
+  t.match(await interrupted, { code: 128 + 9 }, 'an interruption does the same')
+})
+
 t.test('a base has the records of its own packages, whenever a build is killed', async t => {
   const cache = t.testdir()
   const settings = readArguments([])
