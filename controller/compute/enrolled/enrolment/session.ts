@@ -147,8 +147,7 @@ export class HostSession {
 
   /** Writes a local file to one of these places on the host, as root. @throws EnrolmentError */
   async upload(path: string, place: Upload, timeoutMs: number): Promise<void> {
-    const channel = await this.#open(`${this.#asRoot}/bin/bash -c '${UPLOADS[place]}'`)
-    const done = collect(channel, timeoutMs)
+    const { channel, done } = await this.#start(`${this.#asRoot}/bin/bash -c '${UPLOADS[place]}'`, timeoutMs)
     await pipeline(createReadStream(path), channel.stdin).catch(() => undefined)
     const { status, stderr } = await done
     if (status !== 0) throw new EnrolmentError(`A file could not be written to the host: ${stderr.trim()}`)
@@ -159,18 +158,21 @@ export class HostSession {
   }
 
   async #run(command: string, input: string, timeoutMs: number): Promise<Ran> {
-    const channel = await this.#open(command)
-    const done = collect(channel, timeoutMs)
+    const { channel, done } = await this.#start(command, timeoutMs)
     channel.stdin.on('error', () => undefined)
     channel.stdin.end(input)
     return done
   }
 
-  #open(command: string): Promise<ClientChannel> {
+  /** Listens as soon as there is a channel: a short program may have ended in the packet that says that it began. */
+  #start(command: string, timeoutMs: number): Promise<{ channel: ClientChannel; done: Promise<Ran> }> {
     return new Promise((resolve, reject) => {
       this.#client.exec(command, (error, channel) => {
-        if (error) reject(new EnrolmentError(`The host runs no command: ${error.message}`))
-        else resolve(channel)
+        if (error) return reject(new EnrolmentError(`The host runs no command: ${error.message}`))
+        const done = collect(channel, timeoutMs)
+        // Whoever waits for it may still be busy with its input.
+        done.catch(() => undefined)
+        resolve({ channel, done })
       })
     })
   }
