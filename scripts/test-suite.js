@@ -12,7 +12,7 @@ import { testDirectories } from './bundle-tests.js'
 
 /** More than the two cores of a small machine, because many tests wait: for leases, restarts, health checks. */
 const JOBS = 3
-const LIMIT_SECONDS = 1200
+const LIMIT_SECONDS = Number(process.env.KRATER_TEST_LIMIT ?? 1200)
 /** Processes that were told to end may need a moment. */
 const GRACE_MS = 3_000
 

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -8,13 +8,15 @@ import { startPatroni } from '../support/services/patroni.js'
 import type { Acknowledged } from '../support/worlds/change-storm.js'
 import { addControllerHost, type ControllerHost } from '../support/worlds/controller-hosts.js'
 import { until } from '../support/worlds/krater.js'
-import { createMachineRoom } from '../support/worlds/machine-room.js'
+import { createMachineRoom, type RoomMachine } from '../support/worlds/machine-room.js'
 import { bundle } from '../support/worlds/programs.js'
 
-/** Each takes half a minute. */
+/** Each takes half a minute. They take turns: power, cable, Patroni. */
 const KILLS = Number(process.env.KRATER_TEST_KILLS ?? 3)
 /** From the new primary until a new change is in effect. */
 const CONVERGED_SECONDS = 10
+/** Longer than a host that is gone must have been silent. */
+const SILENT_SECONDS = 36
 
 const statusSchema = z.object({
   hosts: z.array(
@@ -23,14 +25,16 @@ const statusSchema = z.object({
       state: z.string(),
       load_balancers: z.number(),
       amphorae: z.number(),
-      processes: z.array(z.object({ name: z.string(), version: z.string() })),
+      silent_seconds: z.number().nullable(),
+      processes: z.array(z.object({ name: z.string(), pid: z.number(), version: z.string() })),
     }),
   ),
 })
 const statusOn = async (host: ControllerHost) =>
   statusSchema.parse(JSON.parse(await host.must('status', '--json'))).hosts
-const stateOf = async (observer: ControllerHost, name: string) =>
-  (await statusOn(observer)).find(host => host.name === name)?.state
+const seenFrom = async (observer: ControllerHost, name: string) =>
+  (await statusOn(observer)).find(host => host.name === name)
+const stateOf = async (observer: ControllerHost, name: string) => (await seenFrom(observer, name))?.state
 
 const rowSchema = z.object({
   description: z.string(),
@@ -38,6 +42,8 @@ const rowSchema = z.object({
   applied_generation: z.number(),
   fault: z.unknown(),
 })
+
+type Failure = Record<'fail' | 'mend', (node: RoomMachine) => Promise<void>> & { title: string }
 
 /** The numbers of the acknowledged changes of a kind, in their order. */
 const numbersOf = (kind: Acknowledged, acknowledged: readonly string[]): number[] =>
@@ -51,6 +57,29 @@ t.test('two controller hosts over a replicated PostgreSQL', async t => {
   t.teardown(() => rmSync(work, { recursive: true, force: true }))
   await bundle({ storm: join(import.meta.dirname, '../support/worlds/change-storm.ts') }, work)
   const file = join(work, 'two.tar')
+  /** How a primary fails, and how it is mended. */
+  const failures: [Failure, ...Failure[]] = [
+    { title: 'loses its power', fail: node => node.powerOff(), mend: database.boot },
+    {
+      title: 'loses its cable',
+      fail: node => node.setCable(false),
+      // Patroni does not always go on by itself.
+      mend: async node => {
+        await node.powerOff()
+        await node.setCable(true)
+        await database.boot(node)
+      },
+    },
+    {
+      title: 'goes on without Patroni',
+      fail: database.killPatroni,
+      mend: async node => {
+        t.ok(await database.takesWrites(node), `two servers believe to be the primary: ${node.name} is one of them`)
+        await node.powerOff()
+        await database.bootAnew(node)
+      },
+    },
+  ]
 
   await t.test('the second joins with the bundle of the first, and each shows both', async t => {
     const first = {
@@ -82,23 +111,25 @@ t.test('two controller hosts over a replicated PostgreSQL', async t => {
     })
   })
 
+  const demo = await one.must('demo')
+  const url = /requests to (http:\S+)/.exec(demo)?.[1] ?? ''
+  const id = /explain ([0-9a-f-]{36})/.exec(demo)?.[1] ?? ''
+  const amphorae = async () =>
+    (await two.must('amphora', 'list'))
+      .split('\n')
+      .filter(line => line.includes(id))
+      .map(line => line.split(' ')[0])
+  const first = await amphorae()
+  const [owner] = (await statusOn(one)).filter(host => host.load_balancers > 0)
+  const [serving, other] = owner?.name === 'two' ? [two, one] : [one, two]
+
   await t.test('the primary is killed again and again under a storm of changes', async t => {
-    const demo = await one.must('demo')
-    const url = /requests to (http:\S+)/.exec(demo)?.[1] ?? ''
-    const id = /explain ([0-9a-f-]{36})/.exec(demo)?.[1] ?? ''
-    const [owner] = (await statusOn(one)).filter(host => host.load_balancers > 0)
-    const serving = owner?.name === 'two' ? two : one
-    const amphoraeBefore = await one.must('amphora', 'list')
-    const idsIn = (list: string) =>
-      list
-        .split('\n')
-        .filter(line => line.includes(id))
-        .map(line => line.split(' ')[0])
-    /** By psql, which follows the primary in its own way. Asks again while there is none. */
+    let primary = await database.primary()
+    /** Without Krater. */
     const ask = async <T>(schema: z.ZodType<T>, text: string): Promise<T> => {
       let answer = ''
       await until('the database answers', async () => {
-        const { status, stdout } = await two.machine.run(['psql', '-XAtc', text, database.url], process.env)
+        const { status, stdout } = await two.machine.run(['psql', '-XAtc', text, database.urlOf(primary)], process.env)
         answer = stdout
         return status === 0
       })
@@ -116,32 +147,29 @@ t.test('two controller hosts over a replicated PostgreSQL', async t => {
     if (storm.stdout === null) throw new Error('The storm has no output.')
     createInterface(storm.stdout).on('line', line => acknowledged.push(line))
     await until('the storm blows', () => acknowledged.length > 5)
-    const statesSeen = new Set<string>()
     for (let kill = 1; kill <= KILLS; kill++) {
-      const primary = await database.primary()
-      await primary.powerOff()
-      const next = await database.primary()
+      const former = await database.primary()
+      const { title, fail, mend } = failures[(kill - 1) % failures.length] ?? failures[0]
+      const failed = performance.now()
+      await fail(former)
+      primary = await database.primary()
       const since = performance.now()
       const before = acknowledged.length
       await until('a change is acknowledged again', () => acknowledged.length > before, 60)
       const { generation } = await row()
       await until('it is in effect', async () => (await row()).applied_generation >= generation, 60)
       const seconds = (performance.now() - since) / 1000
+      const [without, more] = [(since - failed) / 1000, seconds].map(time => time.toFixed(1))
       t.ok(
         seconds < CONVERGED_SECONDS,
-        `kill ${kill}: from ${primary.name} to ${next.name}, changes go on after ${seconds.toFixed(1)} s`,
+        `${kill}: ${former.name} ${title}; ${primary.name} is the primary after ${without} s, and changes go on ${more} s later`,
       )
       t.equal(await serving.ask(url), 200, 'traffic passes')
-      for (const { name, state } of await statusOn(one)) statesSeen.add(`${name} ${state}`)
-      await database.boot(primary)
+      await mend(former)
       await database.isWhole()
     }
     // It ends with its output: nsenter waits for it as for a child.
     storm.stdout.destroy()
-    t.notOk(
-      [...statesSeen].some(state => state.endsWith('gone')),
-      `no host is held to be gone: ${[...statesSeen].join(', ')}`,
-    )
     await until('everything is applied', async () => {
       const { applied_generation, generation, fault } = await row()
       return applied_generation === generation && fault === null
@@ -161,12 +189,56 @@ t.test('two controller hosts over a replicated PostgreSQL', async t => {
     t.same(lost, [], `all ${made.length} acknowledged pools are there`)
     const restarts = await ask(z.number(), 'SELECT count(*) FROM load_balancer.amphora_restart')
     t.equal(restarts, 0, 'no amphora was restarted or replaced')
-    t.same(idsIn(await one.must('amphora', 'list')), idsIn(amphoraeBefore), 'the load balancer has its amphora still')
+    t.same(await amphorae(), first, 'the load balancer has its amphora still')
+  })
+
+  await t.test('a host is slow, and keeps its load balancers, while it is stopped or without the database', async t => {
+    const { name } = serving.machine
+    const pids = (await seenFrom(other, name))?.processes.map(({ pid }) => String(pid)) ?? []
+    const on = async (...argv: [string, ...string[]]) => t.match(await serving.machine.run(argv), { status: 0 })
+    const staysSlow = async (why: string) => {
+      await until(`it is silent: ${why}`, async () => {
+        return ((await seenFrom(other, name))?.silent_seconds ?? 0) > SILENT_SECONDS
+      })
+      t.match(await seenFrom(other, name), { state: 'slow', load_balancers: 1 }, why)
+      t.equal(await serving.ask(url), 200, `traffic passes: ${why}`)
+    }
+    const comesBack = () => until('it comes back', async () => (await stateOf(other, name)) === 'alive')
+    await on('kill', '-STOP', ...pids)
+    await staysSlow('its processes are stopped')
+    await on('kill', '-CONT', ...pids)
+    await comesBack()
+    for (const { address } of database.nodes) await on('ip', 'route', 'add', 'blackhole', address)
+    await staysSlow('no way leads to the database')
+    for (const { address } of database.nodes) await on('ip', 'route', 'delete', 'blackhole', address)
+    await comesBack()
+    t.same(await amphorae(), first, 'the load balancer has its amphora still')
+  })
+
+  await t.test('all this time, nobody held a host to be gone', t => {
+    for (const { directory, machine } of [one, two]) {
+      const log = readFileSync(join(directory, 'log/worker.log'), 'utf8')
+      t.notMatch(log, /a controller host is gone|was held to be gone/, machine.name)
+    }
+    t.end()
+  })
+
+  await t.test('a host that was cut off removes the machines that it has lost before it takes part again', async t => {
+    const machines = async () => (await serving.machine.run(['ip', 'netns', 'list'])).stdout.includes(String(first[0]))
+    await serving.machine.setCable(false)
+    await until('it is held to be gone', async () => (await stateOf(other, serving.machine.name)) === 'gone')
+    await until('the other has its load balancer', async () => {
+      return (await seenFrom(other, other.machine.name))?.load_balancers === 1
+    })
+    t.ok(await machines(), 'while it is cut off, it still has its machine')
+    await serving.machine.setCable(true)
+    await until('it takes part again', async () => (await stateOf(other, serving.machine.name)) === 'alive')
+    t.notOk(await machines(), 'its machine is gone')
+    t.notSame(await amphorae(), first)
   })
 
   await t.test('a host that loses its power is gone; its load balancers are rebuilt on the other', async t => {
-    const owner = (await statusOn(one)).find(host => host.load_balancers > 0)?.name
-    const [lost, left] = owner === 'two' ? [two, one] : [one, two]
+    const [lost, left] = [other, serving]
     await lost.machine.powerOff()
     await until('it is held to be gone', async () => (await stateOf(left, lost.machine.name)) === 'gone')
     await until('the other has its load balancer', async () => {

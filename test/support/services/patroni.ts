@@ -16,12 +16,21 @@ const PASSWORD = 'only-for-tests'
 export type PatroniCluster = {
   /** The administrator's URL, which follows the primary, over TLS. */
   url: string
+  /** The same, of one node only. */
+  urlOf: (node: RoomMachine) => string
+  nodes: readonly RoomMachine[]
   /** Waits for a node that takes writes. */
   primary: () => Promise<RoomMachine>
-  /** Waits until another node can take over without losing a change. */
+  /** Waits until all nodes run, and one can take over without losing a change. */
   isWhole: () => Promise<void>
   /** Switches a node on, and starts what it runs. */
   boot: (node: RoomMachine) => Promise<void>
+  /** The same, as a copy of the primary: what it wrote alone keeps it from following another one. */
+  bootAnew: (node: RoomMachine) => Promise<void>
+  /** Kills a node's Patroni alone. Its PostgreSQL goes on. */
+  killPatroni: (node: RoomMachine) => Promise<void>
+  /** Whether a node's PostgreSQL says that it is a primary. */
+  takesWrites: (node: RoomMachine) => Promise<boolean>
 }
 
 /** Starts a cluster that acknowledges a change once a second node has it. */
@@ -48,8 +57,9 @@ export async function startPatroni(t: Test, room: MachineRoom): Promise<PatroniC
       `http://${keeper.address}:2379`,
     ],
   ])
+  const settingsFile = ({ name }: RoomMachine) => join(directory, `${name}.yml`)
   const startNode = (node: RoomMachine) => {
-    const file = join(directory, `${node.name}.yml`)
+    const file = settingsFile(node)
     mkdirSync(join(directory, node.name), { recursive: true })
     chownSync(join(directory, node.name), uid, gid)
     writeFileSync(file, settingsOf(directory, keeper, node))
@@ -66,8 +76,13 @@ export async function startPatroni(t: Test, room: MachineRoom): Promise<PatroniC
     return found.flat()[0] ?? null
   }
   for (const node of nodes) startNode(node)
+  const authority = encodeURIComponent(join(directory, 'ca.pem'))
+  const urlOf = (...asked: readonly RoomMachine[]) =>
+    `postgres://postgres:${PASSWORD}@${asked.map(({ address }) => `${address}:5432`).join(',')}/postgres?target_session_attrs=read-write&sslmode=verify-full&sslrootcert=${authority}`
   const cluster: PatroniCluster = {
-    url: `postgres://postgres:${PASSWORD}@${nodes.map(({ address }) => `${address}:5432`).join(',')}/postgres?target_session_attrs=read-write&sslmode=verify-full&sslrootcert=${encodeURIComponent(join(directory, 'ca.pem'))}`,
+    url: urlOf(...nodes),
+    urlOf: node => urlOf(node),
+    nodes,
     primary: async () => {
       let found: RoomMachine | null = null
       await until('a node is the primary', async () => {
@@ -78,14 +93,30 @@ export async function startPatroni(t: Test, room: MachineRoom): Promise<PatroniC
       return found
     },
     isWhole: () =>
-      until('there is a primary, and another node has all that it has', async () => {
+      until('there is a primary, another node has all that it has, and all run', async () => {
         const synchronous = await Promise.all(nodes.map(node => answers(node, '/sync')))
-        return (await findPrimary()) !== null && synchronous.some(Boolean)
+        const running = await Promise.all(nodes.map(node => answers(node, '/health')))
+        return (await findPrimary()) !== null && synchronous.some(Boolean) && running.every(Boolean)
       }),
     boot: async node => {
       await node.powerOn()
       rmSync(join(directory, node.name, 'data/postmaster.pid'), { force: true })
       startNode(node)
+    },
+    bootAnew: async node => {
+      await node.powerOn()
+      rmSync(join(directory, node.name, 'data'), { recursive: true, force: true })
+      startNode(node)
+    },
+    killPatroni: async node => {
+      const { stdout } = await node.run(['pgrep', '-f', `patroni ${settingsFile(node)}`])
+      await node.run(['kill', '-KILL', ...stdout.trim().split('\n')])
+    },
+    takesWrites: async node => {
+      const socket = join(directory, node.name)
+      const question = ['-c', 'SELECT NOT pg_is_in_recovery()']
+      const { stdout } = await node.run(['psql', '-XAt', '-h', socket, '-U', 'postgres', ...question])
+      return stdout.trim() === 't'
     },
   }
   await cluster.isWhole()
