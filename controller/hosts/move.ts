@@ -16,6 +16,23 @@ export async function sightOthers(database: Database, hostId: string): Promise<S
   )
 }
 
+/** Some VIPs of load balancers on a host that have served, by subnet. */
+export async function vipsOn(
+  database: Database,
+  hostId: string,
+  most: number,
+): Promise<{ subnetId: string; addresses: string[] }[]> {
+  return many(
+    database,
+    sql<{ subnetId: string; addresses: string[] }>`
+     SELECT vip_subnet_id AS "subnetId", array_agg(vip_address) AS addresses
+       FROM (SELECT vip_subnet_id, vip_address FROM load_balancer
+              WHERE host_id = ${hostId} AND vip_subnet_id IS NOT NULL AND applied_generation > 0
+              ORDER BY random() LIMIT ${most}) chosen
+      GROUP BY vip_subnet_id`,
+  )
+}
+
 /** Whether a process of the host with this name has given a sign of life recently. */
 export async function isProcessAlive(database: Database, hostId: string, name: string): Promise<boolean> {
   const alive = sql`

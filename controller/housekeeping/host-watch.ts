@@ -19,6 +19,8 @@ export type HostWatch = {
   compute: Pick<ComputeDriver, 'list' | 'delete'>
   /** This controller host. */
   hostId: string
+  /** Whether VIPs of another controller host answer. */
+  serves: (hostId: string) => Promise<boolean>
   log: Logger
 }
 
@@ -29,7 +31,7 @@ export type HostWatch = {
  * @returns the argument for the next call
  */
 export async function watchHosts(
-  { database, hostId, log }: Omit<HostWatch, 'compute'>,
+  { database, hostId, serves, log }: Omit<HostWatch, 'compute'>,
   before: Watch | null,
   now = performance.now(),
 ): Promise<Watch> {
@@ -37,7 +39,7 @@ export async function watchHosts(
   const isListening = sightings.length > 0 && (await isProcessAlive(database, hostId, 'health-manager'))
   const watch = look(before, { now, sightings, isListening })
   for (const { id, sign } of sightings) {
-    if (judge(watch, id) !== 'gone') continue
+    if (judge(watch, id) !== 'gone' || (await serves(id))) continue
     if (await declareGone(database, id, sign)) {
       log.warn({ host: id }, 'a controller host is gone: other hosts rebuild its load balancers')
     }
@@ -51,7 +53,7 @@ export async function watchHosts(
  * claim nothing.
  * @returns how many machines it removed
  */
-export async function returnHost({ database, compute, hostId, log }: HostWatch): Promise<number> {
+export async function returnHost({ database, compute, hostId, log }: Omit<HostWatch, 'serves'>): Promise<number> {
   const goneAt = await goneSince(database, hostId)
   if (goneAt === null) return 0
   const machines = (await compute.list()).map(({ amphoraId }) => amphoraId)
@@ -63,7 +65,7 @@ export async function returnHost({ database, compute, hostId, log }: HostWatch):
 }
 
 /** Takes over what an earlier version, which knew no hosts, has left on this one; then returns if others held it to be gone. */
-export async function startHost(watch: HostWatch, { drivers }: PlacementRules): Promise<void> {
+export async function startHost(watch: Omit<HostWatch, 'serves'>, { drivers }: PlacementRules): Promise<void> {
   const { database, compute, hostId } = watch
   const unbound = [...drivers].filter(([, { ownsManagement }]) => ownsManagement).map(([name]) => name)
   const machines = (await compute.list()).filter(({ driver }) => !unbound.includes(driver))

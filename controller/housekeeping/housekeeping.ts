@@ -5,6 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import type { Bindings } from '../bindings/bindings.js'
 import type { Challenges } from '../bindings/challenges.js'
 import type { ComputeDriver, MachineSpec } from '../compute/driver.js'
+import type { LookAround } from '../compute/host-agents.js'
 import type { PlacementRules } from '../compute/placement.js'
 import type { Database } from '../database/connection.js'
 import type { HealthManagerSettings } from '../health-manager/options.js'
@@ -25,6 +26,7 @@ import { sweepOrphans } from './orphan-sweep.js'
 import { createProver } from './proof/prove.js'
 import { purgeRecords, trimAnswers } from './purge.js'
 import { checkReach } from './reach-check.js'
+import { createVipLook } from './vip-look.js'
 import { checkWarmPool, sizeWarmPool, tendWarmPool, type WarmPool } from './warm-pool.js'
 
 export type HousekeepingOptions = {
@@ -33,6 +35,7 @@ export type HousekeepingOptions = {
   /** The controller host to which the machines of this process are bound; null if they are bound to none. */
   hostId: string | null
   network: NetworkDriver
+  lookAround: LookAround
   compute: ComputeDriver
   placement: PlacementRules
   /** By tag, the ids of the images that this host has now. */
@@ -100,6 +103,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
   let hosts: Watch | null = null
+  const serves = createVipLook(options)
   const { hostId } = options
   let reportedInterfaces: ReadonlySet<string> = new Set()
   const sweepSeconds = config.housekeeping.sweep_interval
@@ -116,7 +120,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
       : [
           repeat('watching hosts', HOSTS_SECONDS, stopping.signal, log, async () => {
             await returnHost({ ...options, hostId })
-            hosts = await watchHosts({ ...options, hostId }, hosts)
+            hosts = await watchHosts({ ...options, hostId, serves }, hosts)
           }),
         ]),
     repeat('watching machines', WATCH_SECONDS, stopping.signal, log, async () => {

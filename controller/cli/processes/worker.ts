@@ -62,11 +62,12 @@ export async function runWorker(directory: string): Promise<void> {
     const channel = openControllerChannel(access)
     const certificates = await openCertificateKeeper(instance, { channel, database, address, log })
     const bindings = createBindings({ keeper: certificates.keeper, database, log })
+    const enrolled = enrolledContext(instance, { network, agents, masterKey: keys.amphoraMaster })
     const compute = await openCompute(instance, {
       database,
       network,
       networkDatabase,
-      enrolled: enrolledContext(instance, { network, agents, masterKey: keys.amphoraMaster }),
+      enrolled,
       log,
     })
     const placement = placementRules(config.compute)
@@ -75,6 +76,7 @@ export async function runWorker(directory: string): Promise<void> {
       database,
       hostId,
       network,
+      lookAround: enrolled.lookAround,
       compute,
       placement,
       images: () => newestImages(directory),

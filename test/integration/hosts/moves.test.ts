@@ -19,6 +19,7 @@ import {
 } from '../../../controller/hosts/registry.js'
 import { hasSpanningRouters } from '../../../controller/hosts/router-host.js'
 import { returnHost, watchHosts } from '../../../controller/housekeeping/host-watch.js'
+import { createVipLook } from '../../../controller/housekeeping/vip-look.js'
 import { createLog } from '../../../controller/log/log.js'
 import { allocateAmphora } from '../../../controller/provider/amphora/act/allocate.js'
 import { type Claim, claimDue, renewClaim } from '../../../controller/queue/claim.js'
@@ -198,11 +199,25 @@ t.test('a silent host whose amphorae never served is declared gone, after half a
   t.equal(await amphoraeOf(third.id), 1, 'one that has been heard may serve')
   await db('amphora').delete().where({ id: serving })
   t.equal(await amphoraeOf(third.id), 0)
-  const watching = { database: db, hostId: here.id, log }
+  await db('load_balancer').where({ id: lb }).update({ applied_generation: 1, vip_subnet_id: randomUUID() })
+  const [asked, answering]: string[][] = [[], ['203.0.113.10']]
+  const lookAround = async (_subnet: string, addresses: readonly string[]) => {
+    asked?.push(...addresses)
+    return addresses.filter(address => answering?.includes(address))
+  }
+  let now = 0
+  const serves = createVipLook({ database: db, lookAround, log }, () => now)
+  const watching = { database: db, hostId: here.id, serves, log }
   let watch = await watchHosts(watching, null, 0)
   for (let second = 2; second < 30; second += 2) watch = await watchHosts(watching, watch, second * 1000)
   t.equal(await goneSince(db, third.id), null)
-  await watchHosts(watching, watch, 30_000)
+  t.same(asked, [], 'the VIPs are left alone until then')
+  for (now = 30_000; now < 40_000; now += 2_000) watch = await watchHosts(watching, watch, now)
+  t.same(asked, ['203.0.113.10'], 'a VIP that answers is not asked again at once')
+  t.equal(await goneSince(db, third.id), null, 'what serves is not gone')
+  answering?.pop()
+  for (; now <= 50_000; now += 2_000) watch = await watchHosts(watching, watch, now)
+  t.equal(asked?.length, 2)
   t.not(await goneSince(db, third.id), null)
   t.match(await db('amphora').where({ id: booting }).first(), { replace_generation: 1 })
   t.equal(await db('amphora').where({ id: warm }).first(), undefined)

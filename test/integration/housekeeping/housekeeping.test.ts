@@ -28,6 +28,7 @@ t.test('housekeeping', async t => {
       ...drivers,
       database: db,
       hostId: null,
+      lookAround: null,
       masterKey: Buffer.alloc(32, 7),
       controllerPublicKey: 'ssh-ed25519 AAAA controller',
       operatorPublicKey: 'ssh-ed25519 AAAA operator',
