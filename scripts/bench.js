@@ -1,6 +1,7 @@
 import { rmSync } from 'node:fs'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { buildAmphoraImage } from './amphora-image.js'
 import { bundleTests } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
 import { prepare } from './prepare.js'
@@ -9,8 +10,9 @@ import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 
-/** The section that starts a virtual machine. */
+/** The section that starts a virtual machine of this checkout, and the one whose amphorae are virtual machines. */
 const IN_MACHINE = 'datagrams'
+const OF_MACHINES = 'machines'
 
 /** The program has already said which benchmarks there are. */
 const WRONG_NAME = 2
@@ -19,7 +21,9 @@ const WRONG_NAME = 2
 await runScript(async () => {
   restorePolicy()
   const names = process.argv.slice(2)
-  await prepare({ withTests: true, withMachine: names.length === 0 || names.includes(IN_MACHINE) })
+  const isAsked = name => names.length === 0 || names.includes(name)
+  await prepare({ withTests: true, withMachine: isAsked(IN_MACHINE), withEmulator: isAsked(OF_MACHINES) })
+  if (isAsked(OF_MACHINES)) await buildAmphoraImage()
   const signal = interruption('the files of the benchmarks')
   const directory = createRunDirectory()
   try {

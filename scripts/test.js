@@ -1,10 +1,11 @@
 import { chmodSync, closeSync, copyFileSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { buildAmphoraImage } from './amphora-image.js'
 import { bundleTests, testDirectories } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
 import { prepare } from './prepare.js'
-import { Failure, failureOf, runLogged, runScript, say, step } from './progress.js'
+import { Failure, runScript, say } from './progress.js'
 import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
@@ -34,7 +35,7 @@ await runScript(async () => {
     withSuites: suites,
     withCluster: files.some(isOfMachines),
   })
-  if (boots) await buildImage()
+  if (boots) await buildAmphoraImage()
   const signal = interruption('the files of the tests')
   const directory = createDirectory()
   try {
@@ -70,16 +71,6 @@ function createDirectory() {
   mkdirSync(temporaryIn(directory))
   chmodSync(temporaryIn(directory), 0o1777)
   return directory
-}
-
-/** Builds the image of an amphora; that takes seconds if nothing has changed since the last build. */
-async function buildImage() {
-  const logFile = join(root, 'images.log')
-  const words = [join(root, 'scripts/images.js')]
-  await step('Image of an amphora', async report => {
-    const result = await runLogged(process.execPath, words, { logFile, report, seconds: 900 })
-    if (result.code !== 0) throw failureOf('npm run images', result, logFile)
-  })
 }
 
 /**

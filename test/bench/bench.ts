@@ -11,6 +11,7 @@ import { benchFirstTraffic } from './first-traffic.js'
 import { benchIdleAmphorae } from './idle-amphorae.js'
 import { benchKeyManager } from './key-manager.js'
 import { benchLarge } from './large.js'
+import { benchMachines } from './machines.js'
 import { benchManagementLink } from './management-link.js'
 import { benchRandomChanges } from './random-changes.js'
 import { benchRendered } from './rendered.js'
@@ -66,6 +67,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'idle-amphorae': {
     title: 'Idle amphorae',
     parts: async root => [await benchIdleAmphorae(root)],
+  },
+  machines: {
+    title: 'Kinds of machines',
+    parts: async root => [await benchMachines(root)],
   },
   large: {
     title: 'A load balancer with 10,000 members',

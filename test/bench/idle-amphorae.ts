@@ -41,7 +41,8 @@ export async function benchIdleAmphorae(root: string): Promise<string> {
   }
 }
 
-async function timeUntilServed({ api }: BenchInstance, desired: Record<string, unknown>): Promise<number> {
+/** Creates a load balancer. @returns milliseconds from the POST to the first 200 through its VIP */
+export async function timeUntilServed({ api }: BenchInstance, desired: Record<string, unknown>): Promise<number> {
   const asked = performance.now()
   const { loadbalancer } = (await api.request('load-balancer', 'POST', `${BASE}/loadbalancers`, {
     loadbalancer: desired,
@@ -100,7 +101,8 @@ const PROGRAMS = ['agent.mjs', 'init.sh', 'sshd', 'haproxy', 'keepalived', 'nft'
 
 const programOf = (command: string): string => PROGRAMS.find(program => command.includes(program)) ?? 'others'
 
-function costOf(pid: number): Cost {
+/** What a process has cost so far; nothing if it has just ended. */
+export function costOf(pid: number): Cost {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
     const ticks = stat

@@ -8,6 +8,8 @@ const run = promisify(execFile)
 
 /** One kind of request, over a number of connections at once. */
 export type Load = {
+  /** 127.0.0.1 if absent. */
+  host?: string
   port: number
   path: string
   connections: number
@@ -20,10 +22,18 @@ export type Load = {
 export type Answers = { requests: number; requestsPerSecond: number; p50: number; p99: number; broken: number }
 
 /** Sends requests as fast as it can, with wrk. Latencies in milliseconds. */
-export async function load({ port, path, connections, newConnections, seconds, tls = false }: Load): Promise<Answers> {
+export async function load({
+  host = '127.0.0.1',
+  port,
+  path,
+  connections,
+  newConnections,
+  seconds,
+  tls = false,
+}: Load): Promise<Answers> {
   const words = ['-t1', `-c${connections}`, `-d${seconds}s`, '--latency']
   const header = newConnections ? ['-H', 'Connection: close'] : []
-  const url = `${tls ? 'https' : 'http'}://127.0.0.1:${port}${path}`
+  const url = `${tls ? 'https' : 'http'}://${host}:${port}${path}`
   const { stdout } = await run('wrk', [...words, ...header, url], { timeout: (seconds + 30) * 1000 })
   const numberAfter = (pattern: RegExp) => Number(pattern.exec(stdout)?.[1] ?? 0)
   const errors = /Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)/.exec(stdout)?.slice(1) ?? []
