@@ -5,6 +5,7 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import * as z from 'zod'
+import { DATAGRAM_TABLE } from '../../amphora-agent/protocol/datagrams.js'
 import { QmpRefused, withQmp } from '../../controller/compute/qemu/qmp/client.js'
 import { tapOf } from '../../controller/network/local/fabric.js'
 import { SshAgentConnections } from '../../controller/provider/amphora/agent/connection.js'
@@ -165,8 +166,22 @@ t.test('a running machine', async t => {
     for (const one of ports) await driver.unplug(amphoraId, one.id)
     t.same(await driver.pluggedPorts(amphoraId), [])
   })
-  t.test('does not serve if QEMU stops it; else nobody can tell', async t => {
-    t.equal(await driver.inspect(amphoraId), null)
+  t.test('shows what it carries, whatever its network does', async t => {
+    t.same(await driver.inspect(amphoraId), { serves: false, forwards: false, finding: 'HAProxy is not running' })
+    const configuration = 'frontend web\\n mode tcp\\n timeout client 1s\\n bind :8080\\n'
+    await inside(`printf '${configuration}' >/tmp/web && haproxy -D -f /tmp/web -p /tmp/pid`)
+    await inside(`nft add table inet ${DATAGRAM_TABLE}`)
+    const link = (state: 'up' | 'down') =>
+      ip('-n', fabric.namespace, 'link', 'set', tapOf(spec.managementPort.id), state)
+    link('down')
+    const inspected = await driver.inspect(amphoraId)
+    link('up')
+    const finding = 'HAProxy runs and listens on 8080; the kernel forwards UDP and SCTP'
+    t.same(inspected, { serves: true, forwards: true, finding })
+    await inside(`kill $(cat /tmp/pid); nft delete table inet ${DATAGRAM_TABLE}`)
+    t.match(await driver.inspect(amphoraId), { serves: false, finding: 'HAProxy is not running' })
+  })
+  t.test('does not serve if QEMU stops it', async t => {
     const pause = (command: string) =>
       withQmp(join(own, 'monitor'), qmp => qmp.execute(command, { answer: z.unknown() }))
     await pause('stop')

@@ -13,6 +13,7 @@ import { unlessGone } from './unless-gone.js'
  *   image      tag and id of the image whose root file system a machine in namespaces shares; absent if it shares its host's
  *   hardware   what a virtual machine has, as JSON; written before it starts
  *   monitor    the socket of QEMU's monitor
+ *   evidence   the socket of a virtual machine's second serial line (qemu/ask-machine.ts)
  *   disk.qcow2 what a virtual machine has changed of its image since its start
  *   root/      mount point of its root, visible only to the machine
  *   ports/     one file per port, created before the interface and removed after it: the port's role, and the addresses
@@ -39,6 +40,7 @@ export function machineDirectory(directory: string) {
     lock: inside('lock'),
     console: inside('console'),
     monitor: inside('monitor'),
+    evidence: inside('evidence'),
     disk: inside('disk.qcow2'),
 
     exists: () => existsSync(directory),

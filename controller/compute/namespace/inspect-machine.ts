@@ -1,13 +1,10 @@
 import { readdirSync, readFileSync } from 'node:fs'
-import { DATAGRAM_TABLE } from '../../../amphora-agent/protocol/datagrams.js'
 import { nftTables } from '../../network/local/nft-command.js'
 import { readProcessStat } from '../../process/process-stat.js'
 import type { Inspection } from '../driver.js'
+import { judge } from '../host/evidence.js'
 import { unlessGone } from '../host/unless-gone.js'
 
-/** Process states without execution: stopped, traced, dead and zombie. */
-const STANDSTILL = /^[TtXZ]$/
-const SSH_PORT = 22
 /** More than a legitimate machine has; a compromised one must not keep its host busy. */
 const MAX_PROCESSES = 4_096
 
@@ -23,24 +20,11 @@ const MAX_PROCESSES = 4_096
 export async function inspectMachine(holder: number, namespace: string): Promise<Inspection | null> {
   const processes = descendantsOf(holder)
   if (processes.length === 0) return null
-  const { serves, finding } = inspectHaproxy(holder, processes)
-  const forwards = (await nftTables(namespace, 'inet')).includes(DATAGRAM_TABLE)
-  return { serves, forwards, finding: forwards ? `${finding}; the kernel forwards UDP and SCTP` : finding }
-}
-
-function inspectHaproxy(holder: number, processes: readonly ProcessState[]): Omit<Inspection, 'forwards'> {
-  const haproxy = processes.filter(({ name }) => name === 'haproxy')
-  // The master only waits for its workers.
-  const workers = haproxy.filter(({ pid }) => !haproxy.some(({ parent }) => parent === pid))
-  if (workers.length === 0) return { serves: false, finding: 'HAProxy is not running' }
-  if (workers.every(({ state }) => STANDSTILL.test(state))) return { serves: false, finding: 'HAProxy is stopped' }
-  const ports = listeningSockets(holder)
-  // sshd has one socket, on the management address; a listener may use the same port on a VIP.
-  const sshd = ports.indexOf(SSH_PORT)
-  if (sshd >= 0) ports.splice(sshd, 1)
-  return ports.length === 0
-    ? { serves: false, finding: 'HAProxy listens on no port' }
-    : { serves: true, finding: `HAProxy runs and listens on ${[...new Set(ports)].join(', ')}` }
+  return judge({
+    haproxy: processes.filter(({ name }) => name === 'haproxy'),
+    ports: listeningSockets(holder),
+    tables: await nftTables(namespace, 'inet'),
+  })
 }
 
 type ProcessState = { pid: number; parent: number; name: string; state: string }

@@ -12,7 +12,7 @@ export const SEED_DEVICE = 'seed'
 const SEED_FDSET = 3
 
 /** Files that start.sh opens for QEMU, by number: it can open no others but devices and its own programs. */
-export const DESCRIPTORS = { monitor: 10, overlay: 11, base: 12, seed: 13 } as const
+export const DESCRIPTORS = { monitor: 10, overlay: 11, base: 12, seed: 13, evidence: 14 } as const
 
 /** Paths of the kernel in QEMU's root; see furnish.sh. */
 export const KERNEL_FILES = { kernel: '/kernel', initrd: '/initrd' } as const
@@ -48,6 +48,8 @@ export function commandLine({ name, acceleration, memoryMiB, cores, kernelOption
     ...['-sandbox', 'on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny'],
     ...['-kernel', KERNEL_FILES.kernel, '-initrd', KERNEL_FILES.initrd, '-append', kernelOptions],
     ...['-chardev', 'stdio,id=console,signal=off', '-serial', 'chardev:console'],
+    // The machine's second serial line, on which it says what it carries; see evidence.sh.
+    ...['-chardev', `socket,id=evidence,fd=${DESCRIPTORS.evidence},server=on,wait=off`, '-serial', 'chardev:evidence'],
     ...['-chardev', `socket,id=monitor,fd=${DESCRIPTORS.monitor},server=on,wait=off`],
     ...['-mon', 'chardev=monitor,mode=control'],
     ...diskOptions(),

@@ -99,7 +99,7 @@ export class QemuDriver implements ComputeDriver {
   async inspect(amphoraId: string): ReturnType<ComputeDriver['inspect']> {
     const machine = this.#machines.of(amphoraId)
     const holder = running(machine)
-    return holder === null ? null : inspectMachine(holder, machine.files.monitor)
+    return holder === null ? null : inspectMachine(holder, machine.files)
   }
 
   async console(amphoraId: string): Promise<string | null> {

@@ -65,8 +65,8 @@ t.test('the host inspects a machine from outside', async t => {
     const { inspect } = await createMachine(t, ['127.0.0.1:22', '127.0.0.2:22'])
     t.match(await inspect(), { serves: true, forwards: false, finding: 'HAProxy runs and listens on 22' })
   })
-  await t.test('sshd alone does not count as a listener', async t => {
-    const { inspect } = await createMachine(t, ['127.0.0.1:22'])
+  await t.test('sshd and the agent alone do not count as listeners', async t => {
+    const { inspect } = await createMachine(t, ['127.0.0.1:22', '127.0.0.1:5515', '127.0.0.1:5516'])
     t.match(await inspect(), { serves: false, finding: 'HAProxy listens on no port' })
   })
   await t.test('what the kernel forwards needs no HAProxy', async t => {

@@ -6,6 +6,7 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import * as z from 'zod'
 import { judgeProof } from '../../../controller/compute/qemu/acceleration.js'
+import { answerIn, askMachine } from '../../../controller/compute/qemu/ask-machine.js'
 import { checkMemory } from '../../../controller/compute/qemu/check-host.js'
 import { commandLine } from '../../../controller/compute/qemu/command-line.js'
 import { findMachineImage } from '../../../controller/compute/qemu/image.js'
@@ -18,6 +19,14 @@ import { imageManifest } from '../../support/inputs/image-manifest.js'
 
 const GREETING =
   '{"QMP": {"version": {"qemu": {"micro": 22, "minor": 2, "major": 7}, "package": ""}, "capabilities": ["oob"]}}'
+
+/** A directory, and how to name a socket in it for listening: a socket's path may have 107 characters only. */
+function openDirectory(t: Test) {
+  const directory = t.testdir({})
+  const handle = openSync(directory, 'r')
+  t.teardown(() => closeSync(handle))
+  return { directory, short: (name: string) => `/proc/self/fd/${handle}/${name}` }
+}
 
 t.test('QEMU’s arguments', async t => {
   const shape = { name: 'krater-abcde-vm-1', memoryMiB: 512, cores: 2, kernelOptions: 'console=ttyS0 quiet' }
@@ -43,6 +52,32 @@ t.test('QEMU’s arguments', async t => {
     t.match(valuesOf('-accel'), ['tcg,thread=multi,tb-size=64'])
     t.match(commandLine({ ...shape, acceleration: 'kvm' }).join(' '), /-accel kvm -cpu host/)
   })
+})
+
+t.test('a machine’s answer on its serial line', async t => {
+  const answer = '{"question":"4f1c","haproxy":[{"pid":80,"parent":1,"state":"S"}],"ports":[443,22],"tables":[]}'
+  const evidence = { haproxy: [{ pid: 80, parent: 1, state: 'S' }], ports: [22, 443], tables: [] }
+  t.same(answerIn(`{"question":"0000","haproxy":[]}\r\nnoise\n${answer}\r\n`, '4f1c'), evidence)
+  t.equal(answerIn(answer, '4f1c'), null, 'the line is not complete')
+  t.equal(answerIn(`${answer}\n`, '4f1d'), null, 'the answer to another question')
+  t.equal(answerIn(`${answer.replace('443', '"443"')}\n`, '4f1c'), null, 'not what a machine says')
+  await fc.assert(fc.asyncProperty(fc.string(), async text => answerIn(`${text}\n`, '4f1c') === null))
+
+  const { directory, short } = openDirectory(t)
+  const path = join(directory, 'evidence')
+  let silent = false
+  const server = createServer(socket => {
+    socket.on('data', question => {
+      const line = answer.replace('4f1c', String(question).trim())
+      if (!silent) socket.write(`${line.slice(0, 30)}`, () => socket.write(`${line.slice(30)}\n`))
+    })
+  })
+  await new Promise<void>(resolve => server.listen(short('evidence'), resolve))
+  t.teardown(() => server.close())
+  t.same(await askMachine(path, 10_000), evidence)
+  silent = true
+  t.equal(await askMachine(path, 20), null, 'silence proves nothing')
+  t.equal(await askMachine(`${path}-missing`), null)
 })
 
 t.test('KVM counts as working', async t => {
@@ -175,11 +210,7 @@ t.test('messages of a monitor', async t => {
 })
 
 t.test('a monitor', async t => {
-  const directory = t.testdir({})
-  // A socket's path may have 107 characters only.
-  const handle = openSync(directory, 'r')
-  t.teardown(() => closeSync(handle))
-  const short = (name: string) => `/proc/self/fd/${handle}/${name}`
+  const { directory, short } = openDirectory(t)
   const serve = async (t: Test, answer: (line: string, socket: Socket) => void) => {
     const name = randomUUID()
     const server = createServer(socket => {

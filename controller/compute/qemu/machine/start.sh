@@ -3,7 +3,8 @@
 #   start.sh MACHINE_DIRECTORY NAMESPACE FIRST_ACCOUNT BLOCKS BLOCK KERNEL INITRD DISK CONTROL_GROUP... -- QEMU...
 # NAMESPACE is the file of a network namespace. QEMU... is the program with its arguments (command-line.ts).
 # Files: 0 the seed disk as a line `seed BASE64`, then the line `end`; 3 the machine's lock; 4 the pipe for reporting
-# readiness; for QEMU 10 its monitor, 11 the machine's disk, 12 the image's, 13 the seed disk.
+# readiness; for QEMU 10 its monitor, 11 the machine's disk, 12 the image's, 13 the seed disk, 14 the socket
+# of the machine's second serial line.
 set -eu
 umask 022
 directory=$1 namespace=$2 first=$3 blocks=$4 block=$5 kernel=$6 initrd=$7 disk=$8
@@ -36,6 +37,7 @@ wait $!
 exec 11<>"$directory/disk.qcow2" 12<"$disk"
 cd /
 exec perl "$here/listen.pl" "$directory" monitor 10 \
+  perl "$here/listen.pl" "$directory" evidence 14 \
   nsenter --net="$namespace" \
   unshare --mount --pid --uts --ipc --fork --kill-child \
   /bin/bash "$here/furnish.sh" "$directory" "$accounts" "$kernel" "$initrd" $confined "$@"

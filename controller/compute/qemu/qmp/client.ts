@@ -1,7 +1,6 @@
-import { closeSync, constants, openSync } from 'node:fs'
-import { connect, type Socket } from 'node:net'
-import { basename, dirname } from 'node:path'
+import type { Socket } from 'node:net'
 import type * as z from 'zod'
+import { openUnixSocket } from '../unix-socket.js'
 import { createMessageReader, type QmpMessage, QmpProtocolError } from './messages.js'
 
 /** QEMU refuses a command. `errorClass` is QMP's, such as DeviceNotFound. */
@@ -58,9 +57,7 @@ export async function withQmp<T>(
   use: (qmp: Qmp) => Promise<T>,
   { greetingLimitMs = GREETING_LIMIT_MS }: { greetingLimitMs?: number } = {},
 ): Promise<T> {
-  // The path of a socket may have 107 characters only, a machine's directory may have more.
-  const directory = openDirectory(dirname(path))
-  const socket = connect(`/proc/self/fd/${directory}/${basename(path)}`)
+  const { socket, close } = open(path)
   try {
     const conversation = createConversation(socket)
     const greeting = await conversation.next(message => message.kind === 'greeting', greetingLimitMs)
@@ -83,14 +80,13 @@ export async function withQmp<T>(
       },
     })
   } finally {
-    socket.destroy()
-    closeSync(directory)
+    close()
   }
 }
 
-function openDirectory(path: string): number {
+function open(path: string): ReturnType<typeof openUnixSocket> {
   try {
-    return openSync(path, constants.O_RDONLY | constants.O_DIRECTORY)
+    return openUnixSocket(path)
   } catch (error) {
     throw new QmpUnreachable(`QEMU’s monitor cannot be reached: ${error instanceof Error ? error.message : error}`)
   }
