@@ -50,11 +50,14 @@ start_sshd() {
   sshd=$!
 }
 
+# Looks, every 2 s, without the agent's first answer: on a busy host it takes seconds, and in an emulated machine a minute.
+readonly MOST_PATIENCE=300
+least_patience=${PATIENCE:-6} patience=$least_patience
+
 start_agent() {
   state
   /bin/bash /opt/krater/agent.sh </dev/null >>"$(log_of agent)" 2>&1 7>&- &
-  # On a busy host, its first answer may take seconds, and in an emulated machine a minute.
-  agent=$! unanswered=-${PATIENCE:-6}
+  agent=$! unanswered=-$patience
 }
 
 record_end() { # before the agent starts again
@@ -72,7 +75,7 @@ agent_hangs() {
   read -r stat <"/proc/$agent/stat" || return 1
   [[ ${stat##*) } != [Tt]* ]] || return 0
   if [ /run/krater/agent.answered -nt /run/krater/init.looked ] && [ -S /run/krater/agent.sock ]; then
-    unanswered=0
+    unanswered=0 patience=$least_patience
   else
     unanswered=$((unanswered + 1))
   fi
@@ -105,6 +108,8 @@ while :; do
     if agent_hangs; then
       record 'the management process hung; killed'
       kill -KILL "$agent"
+      # A host may be so busy that it only takes longer.
+      [ $patience -ge $MOST_PATIENCE ] || patience=$((2 * patience))
     fi
   fi
   if runs "$sshd" && runs "$agent" && runs "$clock"; then continue; fi
