@@ -1,4 +1,4 @@
-/** What a virtual machine receives for its first boot, one file each. All but the last two also reach other machines. */
+/** What a virtual machine receives for its first boot, one file each. All but the last three also reach other machines. */
 export const SEED_FILES = [
   'host-key',
   'controller-key',
@@ -10,6 +10,8 @@ export const SEED_FILES = [
   'management-mac',
   /** The length of the prefix of the management subnet. */
   'management-prefix',
+  /** For its resolv.conf. */
+  'name-servers',
 ] as const
 
 export type Seed = Readonly<Record<(typeof SEED_FILES)[number], string>>

@@ -53,6 +53,8 @@ export type Machine = {
   state: 'running' | 'stopped'
   /** Identifies its latest start; absent if it has not become ready since, or if the driver does not know. */
   start?: string
+  /** What else its driver has to say about it, for people. */
+  notes?: readonly string[]
 }
 
 /** The zone of machines on the controller's host whose load balancer names none. */

@@ -1,17 +1,22 @@
 import * as z from 'zod'
-import { computeDrivers } from './drivers.js'
+import { computeDriver, computeDrivers } from './drivers.js'
 
 const NAME = /^[\w.-]{1,64}$/
 
 const driver = z.enum(computeDrivers.filter(({ runsMachines }) => runsMachines).map(({ name }) => name))
 
-const flavor = z.strictObject({
-  driver,
-  memory: z.int().min(64).max(1_048_576).optional(),
-  cores: z.number().min(0.1).max(1024).optional(),
-  image_tag: z.string().regex(NAME, 'a tag of letters, digits, dots, hyphens and underscores').optional(),
-  warm: z.int().min(0).max(100).optional(),
-})
+const flavor = z
+  .strictObject({
+    driver,
+    memory: z.int().min(64).max(1_048_576).optional(),
+    cores: z.number().min(0.1).max(1024).optional(),
+    image_tag: z.string().regex(NAME, 'a tag of letters, digits, dots, hyphens and underscores').optional(),
+    warm: z.int().min(0).max(100).optional(),
+  })
+  .superRefine(({ driver, memory, cores }, context) => {
+    const problem = computeDriver(driver).sizeProblem?.({ memory, cores }) ?? null
+    if (problem !== null) context.addIssue({ code: 'custom', message: problem })
+  })
 
 const zone = z.strictObject({ driver: driver.optional() })
 

@@ -50,6 +50,8 @@ export type ComputeDriverKind = {
   offers: { flavors: readonly string[]; zones: readonly string[] | null } | null
   /** Size of its machines for a flavor that says nothing about it; see Placement. */
   size: (settings: ComputeGroup) => Pick<Placement, 'memoryMiB' | 'cores'>
+  /** Why no machine of it can have the size that a flavor asks for, as a clause; null if one can. */
+  sizeProblem?: (size: { memory?: number | undefined; cores?: number | undefined }) => string | null
   /** Whether its machines run an image: always, if there is one, or never. */
   images: 'required' | 'optional' | 'none'
   /** Whether its machines have a management address of their own, and get no management port. */

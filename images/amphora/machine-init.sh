@@ -73,6 +73,7 @@ take_over() { # DEVICE
 644 management-mac /etc/management-mac
 644 management-prefix /etc/management-prefix
 644 hostname /etc/hostname
+644 name-servers /etc/resolv.conf
 600 boot /etc/krater/boot.json
 FILES
   sync

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
 import { existsSync, readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import * as z from 'zod'
 import { DATAGRAM_TABLE } from '../../amphora-agent/protocol/datagrams.js'
 import { QmpRefused, withQmp } from '../../controller/compute/qemu/qmp/client.js'
@@ -26,7 +26,7 @@ t.teardown(async () => {
 })
 
 /** Milliseconds: an emulated machine starts while other tests run. */
-const PATIENCE = 120_000
+const PATIENCE = 300_000
 const { spec, target } = lab.amphora()
 const { amphoraId } = target
 const namespace = `krater-${instance}-vm-${amphoraId}`
@@ -55,14 +55,14 @@ function commandOf(pid: string): string {
   }
 }
 
-/** Starts a change in a process of its own, and kills it as soon as something is there, or gone. */
-async function killDuring(orders: ChangerOrders, isTime: () => boolean): Promise<void> {
+/** Starts a change in a process of its own, and kills it as soon as something is there, or gone: before the change is done. */
+async function killDuring(t: Test, orders: ChangerOrders, isTime: () => boolean): Promise<void> {
   const changer = spawn(process.execPath, [join(programs, 'changer.mjs')], { stdio: ['pipe', 'ignore', 'ignore'] })
   const ended = once(changer, 'exit')
   changer.stdin.end(JSON.stringify(orders))
   await eventually('it is time to kill', () => isTime() || changer.exitCode !== null, PATIENCE)
   changer.kill('SIGKILL')
-  await ended
+  t.same(await ended, [null, 'SIGKILL'], 'it was killed amid the change')
 }
 
 const hello = () =>
@@ -86,7 +86,7 @@ t.test('a creation that is killed', async t => {
   ]
   for (const [when, isTime] of steps) {
     await t.test(`${when} leaves nothing that deletion does not find`, async t => {
-      await killDuring(orders, isTime)
+      await killDuring(t, orders, isTime)
       t.not(await driver.find(amphoraId), null, 'it is found')
       await driver.delete(amphoraId)
       t.same(traces(), [])
@@ -94,7 +94,7 @@ t.test('a creation that is killed', async t => {
     })
   }
   await t.test('begins anew', async t => {
-    await killDuring(orders, inOwn('monitor'))
+    await killDuring(t, orders, inOwn('monitor'))
     t.match(await driver.find(amphoraId), { state: 'stopped' })
     const created = await driver.create(spec)
     t.match(created, { state: 'running', image: { tag: 'amphora', id: builtImage().id }, zone: 'local' })
@@ -131,7 +131,11 @@ t.test('a running machine', async t => {
 
   t.test('gets an interface, however often plugging is killed', async t => {
     for (const isTime of [() => existsSync(join(own, 'ports', port.id)), isIn(namespace), isIn(fabric.namespace)]) {
-      await killDuring({ ...orders, change: 'plug' }, isTime)
+      await killDuring(t, { ...orders, change: 'plug' }, isTime)
+      // A controller plugs again what is not plugged.
+      const isPlugged = (await driver.pluggedPorts(amphoraId)).length > 0
+      t.ok(!isPlugged || (await macs()).includes(port.macAddress), 'what counts as plugged is in the machine')
+      if (isPlugged) break
     }
     await driver.plug(amphoraId, port, 'tests')
     await driver.plug(amphoraId, port, 'tests')
@@ -152,7 +156,7 @@ t.test('a running machine', async t => {
     await eventually('it is there', async () => (await macs()).includes(port.macAddress) || null, PATIENCE)
   })
   t.test('loses it, however often unplugging is killed', async t => {
-    await killDuring({ ...orders, change: 'unplug' }, () => !isIn(fabric.namespace)())
+    await killDuring(t, { ...orders, change: 'unplug' }, () => !isIn(fabric.namespace)())
     await driver.unplug(amphoraId, port.id)
     await driver.unplug(amphoraId, port.id)
     t.same(await driver.pluggedPorts(amphoraId), [])
@@ -205,7 +209,16 @@ t.test('a running machine', async t => {
       t.equal(await inside('ls /etc/mark 2>/dev/null'), '')
     },
   )
-  t.test('is gone after deletion', async t => {
+  t.test('is gone after deletion, however often that is killed', async t => {
+    const steps = [
+      () => tapsIn(fabric.namespace).length === 0,
+      () => !traces().some(one => one.startsWith('process')),
+      () => !existsSync(`/run/netns/${namespace}`),
+    ]
+    for (const isTime of steps) {
+      await killDuring(t, { ...orders, change: 'delete' }, isTime)
+      t.not(await driver.find(amphoraId), null, 'it is still found')
+    }
     await driver.delete(amphoraId)
     t.equal(await driver.find(amphoraId), null)
     t.same(traces(), [])

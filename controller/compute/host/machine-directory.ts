@@ -30,6 +30,8 @@ export type Hardware = {
   image: { tag: string; id: string }
 }
 
+const MAX_TAIL_CHARACTERS = 500
+
 export type PortRole = 'management' | 'plugged'
 
 export function machineDirectory(directory: string) {
@@ -111,8 +113,9 @@ export function machineDirectory(directory: string) {
     /** All output that is kept; null if there is none. */
     consoleText: (): string | null => read(inside('console')),
 
-    /** The last lines of output of a failed start. */
-    consoleTail: () => (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / '),
+    /** The last lines of what is kept, for a log or a message. */
+    consoleTail: () =>
+      (read(inside('console')) ?? '').trim().split('\n').slice(-3).join(' / ').slice(-MAX_TAIL_CHARACTERS),
 
     remove: () => rmSync(directory, { recursive: true, force: true }),
   }

@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import * as z from 'zod'
 import { seedDisk } from '../../../amphora-agent/protocol/seed.js'
@@ -23,11 +24,14 @@ import {
   managementPortOf,
   running,
 } from '../host/host-machines.js'
+import type { Hardware } from '../host/machine-directory.js'
 import { MachineError } from '../host/machine-error.js'
 import { READABLE, shareable } from '../host/shareable.js'
+import { unlessGone } from '../host/unless-gone.js'
 import { sourceFolder } from '../source-folder.js'
 import { type Acceleration, QEMU } from './acceleration.js'
 import { commandLine, MAX_PLUGGED, overheadMiB, SEED_DEVICE, SEED_FILES } from './command-line.js'
+import { freeBytes, mayGrowBy, requireRoom } from './disk-room.js'
 import type { MachineImage } from './image.js'
 import { inspectMachine } from './inspect-machine.js'
 import { requireMemory } from './memory.js'
@@ -58,7 +62,7 @@ export type QemuDriverOptions = HostMachinesOptions & {
 }
 
 const MIB = 1024 * 1024
-/** Threads of one QEMU: its processors, and those that wait for disks. */
+/** Threads of one QEMU besides its processors: those that wait for disks. */
 const MAX_THREADS = 192
 /** QEMU's own work, besides the machine's processors: it carries each packet. */
 const EXTRA_PROCESSORS = 1
@@ -89,7 +93,9 @@ export class QemuDriver implements ComputeDriver {
   }
 
   async find(amphoraId: string): Promise<Machine | null> {
-    return this.#machines.find(amphoraId)
+    const found = this.#machines.find(amphoraId)
+    const hardware = found?.state === 'running' ? this.#machines.of(amphoraId).files.hardware() : null
+    return found === null || hardware === null ? found : { ...found, notes: hardwareNotes(hardware) }
   }
 
   async list(): Promise<Machine[]> {
@@ -107,12 +113,18 @@ export class QemuDriver implements ComputeDriver {
   }
 
   delete(amphoraId: string): Promise<void> {
+    const console = this.#machines.of(amphoraId).files.consoleTail()
+    if (console !== '') this.#options.log.info({ amphoraId, console }, 'a virtual machine is deleted')
     return this.#machines.delete(amphoraId)
   }
 
   plug(amphoraId: string, port: Port, projectId: string): Promise<PluggedPort> {
     return this.#machines.plug(amphoraId, port, projectId, (machine, attachment) =>
-      withQmp(machine.files.monitor, qmp => this.#connect(qmp, machine, attachment)),
+      withQmp(machine.files.monitor, async qmp => {
+        // The agent has answered. A machine that took long to start may still have its seed.
+        await this.#takeSeed(qmp, amphoraId)
+        await this.#connect(qmp, machine, attachment)
+      }),
     )
   }
 
@@ -149,7 +161,7 @@ export class QemuDriver implements ComputeDriver {
     const limit = BOOT_LIMIT_MS[hardware.acceleration]
     const reachable = first !== undefined && (await sshdAnswers(first.address, limit, hasEnded))
     if (hasEnded()) throw new MachineError(`The machine ended right after its start: ${files.consoleTail()}`)
-    if (reachable) await withQmp(files.monitor, removeSeed)
+    if (reachable) await withQmp(files.monitor, qmp => this.#takeSeed(qmp, amphoraId))
     const milliseconds = Math.round(performance.now() - started)
     const { acceleration, image } = hardware
     const fields = { amphoraId, acceleration, reachable, milliseconds }
@@ -171,7 +183,7 @@ export class QemuDriver implements ComputeDriver {
     const image = findImage(placement.imageTag ?? undefined)
     const { kind } = await acceleration()
     const memoryMiB = placement.memoryMiB ?? size.memoryMiB
-    const cores = Math.ceil(placement.cores ?? size.cores)
+    const cores = placement.cores ?? size.cores
     files.prepare()
     files.forgetProcess()
     const hardware = {
@@ -184,6 +196,7 @@ export class QemuDriver implements ComputeDriver {
       requireMemory(this.#promisedMemory(), this.#options.availableMemory())
       await ensureNamespace(namespace.name)
       await runTool(['qemu-img', 'create', '-q', '-f', 'qcow2', '-b', image.disk, '-F', 'qcow2', files.disk], '')
+      requireRoom(this.#growthOfDisks(), freeBytes(files.path))
       const groups = this.#groupsFor(spec, hardware.memoryMiB, cores)
       const words = [
         ...[files.path, namespace.file, ...accountWords(this.#options.accounts, accountHint(amphoraId))],
@@ -193,7 +206,8 @@ export class QemuDriver implements ComputeDriver {
           name: namespace.name,
           acceleration: kind,
           memoryMiB,
-          cores,
+          // Its control group limits it to a part of the last one.
+          cores: Math.ceil(cores),
           kernelOptions: kernelOptions(image.kernelOptions, kind),
         }),
       ]
@@ -215,6 +229,10 @@ export class QemuDriver implements ComputeDriver {
     }
   }
 
+  async #takeSeed(qmp: Qmp, amphoraId: string): Promise<void> {
+    if (!(await removeSeed(qmp))) this.#options.log.warn({ amphoraId }, 'the machine does not let go of its seed yet')
+  }
+
   /** MiB of each virtual machine of this host that runs or is about to. */
   #promisedMemory(): number[] {
     return this.#machines
@@ -222,8 +240,20 @@ export class QemuDriver implements ComputeDriver {
       .flatMap(amphoraId => this.#machines.of(amphoraId).files.hardware()?.memoryMiB ?? [])
   }
 
+  /** Bytes by which the disk of each virtual machine of this host may still grow. */
+  #growthOfDisks(): number[] {
+    return this.#machines
+      .recorded()
+      .map(amphoraId => mayGrowBy(this.#machines.of(amphoraId).files.disk))
+      .filter(bytes => bytes > 0)
+  }
+
   #groupsFor(spec: MachineSpec, memoryMiB: number, cores: number): string[] {
-    const limits = { memoryBytes: memoryMiB * MIB, processors: cores + EXTRA_PROCESSORS, processes: MAX_THREADS }
+    const limits = {
+      memoryBytes: memoryMiB * MIB,
+      processors: cores + EXTRA_PROCESSORS,
+      processes: MAX_THREADS + Math.ceil(cores),
+    }
     return this.#machines.enforce(spec, limits).groups
   }
 
@@ -246,8 +276,9 @@ export class QemuDriver implements ComputeDriver {
     const account = String(files.account())
     await ip(['-n', namespace.name, 'tuntap', 'add', 'dev', tap, 'mode', 'tap', 'user', account])
     await openTap(qmp, tap)
-    await fabric.attachTap(attachment)
     await addInterface(qmp, { slot, tap, macAddress, mtu })
+    // Last: a port on its bridge counts as plugged.
+    await fabric.attachTap(attachment)
   }
 
   /**
@@ -280,9 +311,17 @@ export class QemuDriver implements ComputeDriver {
   }
 }
 
-/** The machine has the seed on its own disk now, or in memory. QEMU forgets it too. */
-async function removeSeed(qmp: Qmp): Promise<void> {
-  if (!(await removeDevice(qmp, SEED_DEVICE))) return
+const hardwareNotes = ({ acceleration, memoryMiB }: Hardware): string[] => [
+  acceleration === 'kvm' ? 'KVM' : 'emulated',
+  `${memoryMiB} MiB with its QEMU`,
+]
+
+/**
+ * Takes the seed disk, if it is still there: the machine has its files on its own disk now. QEMU forgets it too.
+ * @returns false if the machine holds on to it
+ */
+async function removeSeed(qmp: Qmp): Promise<boolean> {
+  if (!(await removeDevice(qmp, SEED_DEVICE))) return false
   for (const [command, words] of [
     ['blockdev-del', { 'node-name': SEED_DEVICE }],
     ['remove-fd', SEED_FILES],
@@ -292,6 +331,7 @@ async function removeSeed(qmp: Qmp): Promise<void> {
       if (!(error instanceof QmpRefused)) throw error
     })
   }
+  return true
 }
 
 function seedOf(spec: MachineSpec): Uint8Array {
@@ -299,5 +339,15 @@ function seedOf(spec: MachineSpec): Uint8Array {
     ...createBootData(spec, {}),
     'management-mac': `${managementPortOf(spec).macAddress.toLowerCase()}\n`,
     'management-prefix': `${spec.managementPrefix}\n`,
+    // The agent asks them over the tenants' networks where to ask about certificates.
+    'name-servers': nameServers(unlessGone(() => readFileSync('/etc/resolv.conf', 'utf8'), '')),
   })
 }
+
+/** The lines of resolv.conf that name a server. Pure. */
+const nameServers = (text: string): string =>
+  text
+    .split('\n')
+    .filter(line => line.startsWith('nameserver '))
+    .map(line => `${line}\n`)
+    .join('')

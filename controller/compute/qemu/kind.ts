@@ -3,7 +3,7 @@ import * as z from 'zod'
 import { LOCAL_ZONE } from '../driver.js'
 import type { ComputeDriverKind, ComputeGroup } from '../kind.js'
 import { namespaceOptions } from '../namespace/options.js'
-import { qemuOptions } from './options.js'
+import { qemuOptions, sizeProblem } from './options.js'
 
 /** With the accounts, which machines of both drivers take from one range. */
 const ownSettings = z.object({ ...namespaceOptions, ...qemuOptions })
@@ -15,6 +15,7 @@ export const qemuKind: ComputeDriverKind = {
   options: qemuOptions,
   offers: { flavors: ['qemu'], zones: [LOCAL_ZONE] },
   size: sizeOf,
+  sizeProblem,
   images: 'required',
   ownsManagement: false,
   // Emulated on a busy host; on an idle one, six.

@@ -9,7 +9,7 @@ import { openVirtualDriver } from './virtual-driver.js'
 /** A process that changes one virtual machine and is killed during it. Reads its orders as JSON from standard input. */
 export type ChangerOrders = { instance: string; directory: string } & (
   | { change: 'create'; spec: MachineSpec; heartbeatKey: string }
-  | { change: 'plug' | 'unplug'; amphoraId: string; port: Port }
+  | { change: 'plug' | 'unplug' | 'delete'; amphoraId: string; port: Port }
 )
 
 const orders = JSON.parse(readFileSync(0, 'utf8')) as ChangerOrders
@@ -28,6 +28,8 @@ if (orders.change === 'create') {
   await driver.create({ ...spec, identity: { ...spec.identity, heartbeatKey: Buffer.from(heartbeatKey, 'hex') } })
 } else if (orders.change === 'plug') {
   await driver.plug(orders.amphoraId, orders.port, 'tests')
+} else if (orders.change === 'delete') {
+  await driver.delete(orders.amphoraId)
 } else {
   await driver.unplug(orders.amphoraId, orders.port.id)
 }

@@ -96,6 +96,8 @@ t.test('the tables of flavors and zones are checked, and may be JSON in the envi
     ['flavors: {big: {memory: 1024}}', /compute\.flavors: .* with its driver, memory and cores \(big\.driver: /],
     ['flavors: {big: {driver: noop}}', /big\.driver: /],
     ['flavors: {big: {driver: namespace, memory: 1}}', /big\.memory: /],
+    ['flavors: {big: {driver: qemu, memory: 128}}', /big: a virtual machine needs at least 192 MiB of memory/],
+    ['flavors: {big: {driver: qemu, cores: 65}}', /big: a virtual machine has at most 64 cores/],
     ['flavors: {big: {driver: namespace, ram: 1}}', /big: .*ram/],
     ['flavors: {"a b": {driver: namespace}}', /the name a b must have letters/],
     ['flavors: large', /compute\.flavors: "large"/],

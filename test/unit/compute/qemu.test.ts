@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { closeSync, openSync, realpathSync, writeFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
@@ -9,6 +10,7 @@ import { judgeProof } from '../../../controller/compute/qemu/acceleration.js'
 import { answerIn, askMachine } from '../../../controller/compute/qemu/ask-machine.js'
 import { checkMemory } from '../../../controller/compute/qemu/check-host.js'
 import { commandLine } from '../../../controller/compute/qemu/command-line.js'
+import { mayGrowBy, requireRoom } from '../../../controller/compute/qemu/disk-room.js'
 import { findMachineImage } from '../../../controller/compute/qemu/image.js'
 import { memoryForMachines, requireMemory } from '../../../controller/compute/qemu/memory.js'
 import { freeSlot, peripheralsIn } from '../../../controller/compute/qemu/peripherals.js'
@@ -135,6 +137,19 @@ t.test('memory', async t => {
     state: 'fault',
     text: /has 512/,
   })
+})
+
+t.test('room on the disk', async t => {
+  t.doesNotThrow(() => requireRoom([1024, 1024], 2048))
+  t.throws(() => requireRoom([3 * 1024 ** 2, 1024 ** 2], 1024 ** 2), {
+    message: /has 1 MiB left, and the disks of 2 virtual machines may grow by 4\./,
+  })
+  const disk = join(t.testdir({ text: 'no disk' }), 'disk')
+  execFileSync('qemu-img', ['create', '-q', '-f', 'qcow2', disk, '64M'])
+  const growth = mayGrowBy(disk)
+  t.ok(growth > 63 * 1024 ** 2 && growth < 64 * 1024 ** 2, String(growth))
+  t.equal(mayGrowBy(`${disk}-missing`), 0)
+  t.throws(() => mayGrowBy(join(disk, '../text')), { message: /is not a qcow2 disk/ })
 })
 
 t.test('an image', async t => {

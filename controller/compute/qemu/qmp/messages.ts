@@ -15,6 +15,8 @@ export class QmpProtocolError extends Error {
 /** The longest answer to Krater's questions has some ten thousand. */
 const MAX_CHARACTERS = 1024 * 1024
 
+const MAX_DESCRIPTION = 500
+
 const number = z.number().int().nonnegative()
 const id = z.number().int()
 const messageSchema = z.union([
@@ -34,7 +36,7 @@ const messageSchema = z.union([
     .object({ error: z.object({ class: z.string(), desc: z.string() }), id: id.optional() })
     .transform((message): QmpMessage => {
       const { class: name, desc } = message.error
-      return { kind: 'error', id: message.id ?? null, class: name, description: desc }
+      return { kind: 'error', id: message.id ?? null, class: name, description: desc.slice(0, MAX_DESCRIPTION) }
     }),
   z
     .object({ event: z.string(), data: z.record(z.string(), z.unknown()).optional() })
