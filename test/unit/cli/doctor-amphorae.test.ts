@@ -6,7 +6,7 @@ const ROW: AmphoraRow = {
   ...{ id: 'a1', status: 'ALLOCATED', role: 'STANDALONE', loadBalancerId: 'lb', loadBalancerName: 'web' },
   ...{ address: '192.0.2.7', vrrpIp: null, appliedGeneration: 1, desiredGeneration: 1, createdAt: new Date(0) },
   ...{ silentFor: 1, vrrpMaster: true, haproxyRunning: true, driver: 'namespace', hostId: 'one', flavor: null },
-  ...{ zone: null, imageTag: null, imageId: null },
+  ...{ zone: null, imageTag: null, imageId: null, agentVersion: null, agentBundle: null },
 }
 
 t.test('the doctor looks for the machines that this host has', async t => {

@@ -69,7 +69,8 @@ const failureLines = ({ failedUpgrade: failed }: StatusResult): [string, string]
 /** Of an enrolled host, nobody but its agent says whether it runs. */
 function machineText(machine: Machine | null, host: EnrolledHost | null): string {
   if (host !== null) return `the enrolled host ${host.name}`
-  return machine === null ? 'missing' : `${machine.state}, ${machine.name}`
+  if (machine === null) return 'missing'
+  return [machine.state, machine.name, ...(machine.notes ?? [])].join(', ')
 }
 
 /** @param reported what the agent reports now; undefined when it does not answer */

@@ -1,6 +1,8 @@
+import { readAgentBundle } from '../../../provider/amphora/agent/bundle.js'
 import type { Command } from '../../command.js'
 import { print, table } from '../../terminal.js'
-import { amphoraRows, imageText, lastHeartbeat } from './rows.js'
+import { agentBundle } from '../../wiring/drivers.js'
+import { agentText, amphoraRows, imageText, lastHeartbeat } from './rows.js'
 import { withRows } from './with-rows.js'
 
 const HEADING = [
@@ -13,6 +15,7 @@ const HEADING = [
   'flavor',
   'zone',
   'image',
+  'agent',
   'load balancer',
 ]
 
@@ -23,6 +26,7 @@ export const command: Command = {
       print('There are no amphorae.')
       return
     }
+    const bundle = readAgentBundle(agentBundle).sha256
     const lines = rows.map(row => [
       row.id,
       row.status,
@@ -33,6 +37,7 @@ export const command: Command = {
       row.flavor ?? '-',
       row.zone ?? '-',
       imageText(row),
+      agentText(row, bundle),
       row.loadBalancerId === null
         ? '(in the warm pool)'
         : `${row.loadBalancerId} ${row.loadBalancerName ?? ''}`.trimEnd(),

@@ -29,6 +29,10 @@ export type AmphoraRow = {
   imageTag: string | null
   /** SHA-256 of the image's disk. */
   imageId: string | null
+  /** Null until it has been heard. */
+  agentVersion: string | null
+  /** SHA-256 of the agent; null for one that cannot be upgraded in place. */
+  agentBundle: string | null
 }
 
 export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
@@ -40,7 +44,8 @@ export async function amphoraRows(database: Database): Promise<AmphoraRow[]> {
            load_balancer.generation AS "desiredGeneration", amphora.created_at AS "createdAt",
            extract(epoch FROM now() - health.last_seen)::float8 AS "silentFor", health.vrrp_master AS "vrrpMaster",
            health.haproxy_running AS "haproxyRunning", amphora.compute_driver AS driver, amphora.host_id AS "hostId", amphora.compute_flavor AS flavor,
-           amphora.cached_zone AS zone, amphora.image_tag AS "imageTag", amphora.image_id AS "imageId"
+           amphora.cached_zone AS zone, amphora.image_tag AS "imageTag", amphora.image_id AS "imageId",
+           amphora.agent_version AS "agentVersion", amphora.agent_bundle AS "agentBundle"
       FROM amphora
       LEFT JOIN load_balancer ON load_balancer.id = amphora.load_balancer_id
       LEFT JOIN amphora_health health ON health.amphora_id = amphora.id
@@ -66,3 +71,10 @@ export function lastHeartbeat({ silentFor }: AmphoraRow): string {
 /** The tag of the image that it runs; `host` if it runs its host's programs. */
 export const imageText = ({ imageTag, imageId, address }: AmphoraRow): string =>
   imageTag ?? (imageId === null && address !== null ? 'host' : '-')
+
+/** Whether its agent is the one of this version. @param bundle SHA-256 of that one */
+export function agentText({ agentVersion, agentBundle }: AmphoraRow, bundle: string): string {
+  if (agentVersion === null) return '-'
+  if (agentBundle === null) return 'too old'
+  return agentBundle === bundle ? 'current' : agentBundle.slice(0, 8)
+}
