@@ -25,7 +25,8 @@ const COMMANDS: Readonly<Record<string, string>> = {
   'haproxy.cfg': 'cat /run/krater/config/current/haproxy.cfg',
   'keepalived.conf': 'cat /run/krater/config/current/keepalived.conf',
   'haproxy-info.txt':
-    'echo "show info; show stat; show servers state" | socat -t 5 - UNIX-CONNECT:/run/krater/haproxy.sock',
+    // Perl is on every amphora; programs for sockets are not.
+    `perl -MIO::Socket::UNIX -e 'alarm 5; my $s = IO::Socket::UNIX->new("/run/krater/haproxy.sock") or die "$!\\n"; print $s "show info; show stat; show servers state\\n"; print while <$s>'`,
   'mounts.txt': 'cat /proc/mounts; df -h',
 }
 
