@@ -1,5 +1,6 @@
 import { EventEmitter, once } from 'node:events'
-import { existsSync, mkdirSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, writeFileSync } from 'node:fs'
+import { availableParallelism } from 'node:os'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { createSupervisor } from '../../../controller/cli/commands/up/supervisor.js'
@@ -48,6 +49,17 @@ t.test('the supervisor waits for a slow process and reports the wait', async t =
     [],
     'nothing more is reported once it is ready',
   )
+})
+
+t.test('the supervisor starts a few processes at a time, until all are ready', async t => {
+  const { supervisor, letIn } = createScene(t, CHILD)
+  const names = Array.from({ length: availableParallelism() + 5 }, (_, index) => `child-${index}` as 'worker')
+  const opened = () => readdirSync(join(t.testdirName, 'log')).length
+  const started = supervisor.startAll(names)
+  t.equal(opened(), Math.max(4, availableParallelism()), 'the others wait')
+  letIn()
+  await started
+  t.equal(opened(), names.length)
 })
 
 t.test('a process that keeps ending is given up, with its last log lines', async t => {

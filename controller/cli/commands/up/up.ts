@@ -147,7 +147,7 @@ async function start(directory: string, running: Running): Promise<boolean> {
     report,
   })
   undo.push(supervisor.stop)
-  const ready = Promise.all(children.map(supervisor.start)).then(() => true)
+  const ready = supervisor.startAll(children).then(() => true)
   if (!(await Promise.race([ready, stopRequest.then(() => false)]))) return false
   for (const line of await summaryOf(instance)) report(line)
   if (networks !== null && instance.config.network.outside === undefined) report(OUTSIDE_UNDECIDED)
