@@ -53,7 +53,8 @@ const GRACE_SECONDS = 10
 
 /**
  * Runs a program, appends its output to a log file, and reports the last line as progress. A `signal` or the end of its
- * time ends it. If it does not end by itself within `grace` seconds, it is killed, and nobody waits for its children.
+ * time ends it. If it does not end by itself within `grace` seconds, it is killed, and nobody waits for its children. With
+ * a `signal`, all of this is for what it started, too: mmdebstrap alone would go on for minutes.
  * @returns {Promise<{code: number, tail: string}>} the exit status (128 + n for a signal) and the last lines of output
  */
 export function runLogged(
@@ -64,7 +65,8 @@ export function runLogged(
   return new Promise((resolve, reject) => {
     const write = text => appendIfPossible(logFile, text)
     write(`\n$ ${program} ${args.join(' ')}\n`)
-    const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio: ['ignore', 'pipe', 'pipe'] })
+    const stdio = ['ignore', 'pipe', 'pipe']
+    const child = spawn(program, args, { cwd, env: { ...process.env, ...env }, stdio, detached: signal !== undefined })
     let output = ''
     const take = chunk => {
       write(chunk)
@@ -74,10 +76,11 @@ export function runLogged(
     child.stdout.setEncoding('utf8').on('data', take)
     child.stderr.setEncoding('utf8').on('data', take)
     let killing
+    const end = name => (signal === undefined ? child.kill(name) : endGroup(child, name))
     const stop = () => {
-      child.kill('SIGTERM')
+      end('SIGTERM')
       killing ??= setTimeout(() => {
-        child.kill('SIGKILL')
+        end('SIGKILL')
         // Children of it may keep them open.
         for (const stream of [child.stdout, child.stderr]) stream.destroy()
       }, grace * 1000)
@@ -106,6 +109,15 @@ export function runLogged(
 const UNREACHABLE =
   /Temporary failure resolving|Could not resolve|Could not connect|Cannot initiate the connection|Connection timed out|Network is unreachable|ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|ERR_SOCKET_TIMEOUT/
 const PROXY = /407 |Proxy Authentication|tunneling socket could not be established|Invalid response from proxy/i
+
+/** Ends a process that leads a group, and its group. Those that have ended already do not matter. */
+function endGroup({ pid }, name) {
+  try {
+    if (pid !== undefined) process.kill(-pid, name)
+  } catch (error) {
+    if (error.code !== 'ESRCH') throw error
+  }
+}
 
 /** A full disk must not hide what the program says of it. */
 function appendIfPossible(path, text) {
