@@ -146,32 +146,54 @@ SHA256: aa
   t.throws(() => parsePackages('Package: bash\nVersion: 1\n'), /not describe this package completely/)
 })
 
-/** Prints what an XML parser finds: the disk's file and format, and of each item the type and the order of its elements. */
+/**
+ * Prints the file, format and size of the disk, and what is not as the format (DSP0243) or VirtualBox wants it: the order
+ * of sections and elements, references that lead nowhere, items without what VirtualBox reads of them.
+ */
 const READ_DESCRIPTION = `
 import sys, json, xml.etree.ElementTree as E
-ovf = '{http://schemas.dmtf.org/ovf/envelope/1}'
-rasd = '{http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/CIM_ResourceAllocationSettingData}'
-root = E.parse(sys.stdin).getroot()
-disk, file = root.find(f'.//{ovf}Disk'), root.find(f'.//{ovf}File')
-items = [[child.tag.replace(rasd, '') for child in item] for item in root.iter(f'{ovf}Item')]
-print(json.dumps({
-  'root': root.tag == f'{ovf}Envelope',
-  'capacity': disk.get(f'{ovf}capacity'),
-  'file': file.get(f'{ovf}href') if file.get(f'{ovf}id') == disk.get(f'{ovf}fileRef') else None,
-  'name': root.find(f'{ovf}VirtualSystem').get(f'{ovf}id'),
-  'types': [item.find(f'{rasd}ResourceType').text for item in root.iter(f'{ovf}Item')],
-  'sorted': all(item == sorted(item) and 'ElementName' in item and 'InstanceID' in item for item in items),
-}))`
+ovf, schemas = 'http://schemas.dmtf.org/ovf/envelope/1', 'http://schemas.dmtf.org/wbem/wscim/1/cim-schema/2/'
+O, R, V = ('{%s}' % space for space in (ovf, schemas + 'CIM_ResourceAllocationSettingData', schemas + 'CIM_VirtualSystemSettingData'))
+root, faults = E.parse(sys.stdin).getroot(), []
+def expect(what, is_right):
+  if not is_right: faults.append(what)
+names = lambda parent: [child.tag.replace(O, '') for child in parent]
+get = lambda element, name: element.get(O + name)
+expect('envelope', root.tag == O + 'Envelope' and get(root, 'version') == '1.0')
+expect('sections', names(root) == ['References', 'DiskSection', 'NetworkSection', 'VirtualSystem'])
+system = root.find(O + 'VirtualSystem')
+expect('system', names(system) == ['Info', 'OperatingSystemSection', 'VirtualHardwareSection'])
+hardware = system.find(O + 'VirtualHardwareSection')
+for section in [root[1], root[2], system, system[1], hardware]: expect('Info of ' + section.tag, names(section)[0] == 'Info')
+expect('hardware', names(hardware)[1] == 'System' and set(names(hardware)[2:]) == {'Item'})
+expect('type', hardware.find(O + 'System').findtext(V + 'VirtualSystemType') == 'virtualbox-2.2')
+expect('operating system', system[1].findtext(O + 'Description') == 'Debian_64' and get(system[1], 'id') == '96')
+file, disk = root.find('.//' + O + 'File'), root.find('.//' + O + 'Disk')
+expect('file of the disk', get(disk, 'fileRef') == get(file, 'id'))
+networks = [get(network, 'name') for network in root.iter(O + 'Network')]
+items = [{child.tag.replace(R, ''): child.text for child in item} for item in root.iter(O + 'Item')]
+for item in root.iter(O + 'Item'): expect('order', [child.tag for child in item] == sorted(child.tag for child in item))
+ids = [item['InstanceID'] for item in items]
+expect('ids', len(set(ids)) == len(ids) and all(item.get('ElementName') for item in items))
+of_type = lambda number: [item for item in items if item['ResourceType'] == str(number)]
+expect('types', sorted(item['ResourceType'] for item in items) == ['10', '17', '3', '4', '5'])
+expect('processors', of_type(3)[0]['VirtualQuantity'] == '1')
+expect('memory', (of_type(4)[0]['VirtualQuantity'], of_type(4)[0]['AllocationUnits']) == ('256', 'MegaBytes'))
+expect('controller', of_type(17)[0]['Parent'] == of_type(5)[0]['InstanceID'] and of_type(5)[0]['ResourceSubType'] == 'PIIX4')
+expect('disk', of_type(17)[0]['HostResource'] == '/disk/' + get(disk, 'diskId') and of_type(17)[0]['AddressOnParent'] == '0')
+expect('network', of_type(10)[0]['Connection'] in networks and of_type(10)[0]['ResourceSubType'] == 'virtio')
+print(json.dumps({'faults': faults, 'name': get(system, 'id'), 'file': get(file, 'href'),
+  'format': get(disk, 'format').split('#')[1], 'capacity': get(disk, 'capacity')}))`
 
-t.test('an XML parser reads the description of a machine for VirtualBox', async t => {
+t.test('the description of a machine for VirtualBox is what the format and VirtualBox ask for', async t => {
   const described = { processors: 1, memoryMebibytes: 256, disk: 'disk.vmdk', diskMebibytes: 1024 }
-  const input = machineDescription({ ...described, name: 'a & "b"' })
-  const found = execFileSync('python3', ['-c', READ_DESCRIPTION], { input, encoding: 'utf8' })
-  t.strictSame(JSON.parse(found), {
-    ...{ root: true, capacity: '1073741824', file: 'disk.vmdk', name: 'a & "b"' },
-    types: ['3', '4', '5', '17', '10'],
-    sorted: true,
-  })
+  const text = machineDescription({ ...described, name: 'a & "b"' })
+  const read = (input: string) =>
+    JSON.parse(execFileSync('python3', ['-c', READ_DESCRIPTION], { input, encoding: 'utf8' }))
+  const disk = { file: 'disk.vmdk', format: 'streamOptimized', capacity: '1073741824' }
+  t.strictSame(read(text), { faults: [], name: 'a & "b"', ...disk })
+  const broken = text.replace('/disk/vmdisk1', '/disk/other').replace('ovf:name="NAT"', 'ovf:name="other"')
+  t.strictSame(read(broken).faults, ['disk', 'network'], 'a reference that leads nowhere is found')
   const vmdk = Buffer.concat([
     Buffer.alloc(512),
     Buffer.from('# Disk DescriptorFile\nversion=1\nCID=1234abcd\nparentCID=ffffffff\n'),
