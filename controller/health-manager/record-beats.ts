@@ -25,7 +25,9 @@ export const isFromTheFuture = (column: Fragment): Fragment =>
 
 /**
  * Writes heartbeats in one statement, whatever the number of amphorae, with the database's time. Those of enrolled hosts
- * that carry no amphora say that such a host is there. Skips amphorae without a row, and heartbeats no newer than what another health manager has already written.
+ * that carry no amphora say that such a host is there; the first of several health managers to hear one writes that, and
+ * none waits for another. Skips amphorae without a row, and heartbeats no newer than what another health manager has
+ * already written.
  */
 export async function recordBeats(database: Database, heard: readonly Heard[], timing: HeartbeatTiming): Promise<void> {
   if (heard.length === 0) return
@@ -36,7 +38,11 @@ export async function recordBeats(database: Database, heard: readonly Heard[], t
      WITH v AS (
        SELECT * FROM jsonb_to_recordset(${json(heard)}::jsonb) AS v("amphoraId" uuid, "bootId" text, seq bigint, "sentMs" bigint,
             generation bigint, "configHash" text, "needsApply" boolean, "vrrpMaster" boolean, "haproxyRunning" boolean, mismatches text[])),
-     hosts AS (UPDATE enrolled_host SET last_seen = now() FROM v WHERE enrolled_host.id = v."amphoraId")
+     hosts AS (
+       SELECT id FROM enrolled_host
+        WHERE id IN (SELECT "amphoraId" FROM v) AND (last_seen IS NULL OR last_seen < now() - interval '1 second')
+          FOR UPDATE SKIP LOCKED),
+     seen AS (UPDATE enrolled_host SET last_seen = now() FROM hosts WHERE enrolled_host.id = hosts.id)
      INSERT INTO amphora_health AS h
        (amphora_id, boot_id, last_seq, last_seen, sent_ms, generation, config_hash, needs_apply, vrrp_master, haproxy_running, mismatches, mismatched_since)
      SELECT v."amphoraId", v."bootId", v.seq, now(), v."sentMs", v.generation, v."configHash", v."needsApply", v."vrrpMaster",
