@@ -1,5 +1,6 @@
 import type { Store } from './apply/store.js'
 import { become } from './enrolled/become.js'
+import { forward } from './enrolled/forward.js'
 import { survey } from './enrolled/survey.js'
 import type { Handovers } from './handover/handover.js'
 import type { Haproxy } from './haproxy/haproxy.js'
@@ -94,6 +95,9 @@ export function createHandler(parts: HandlerOptions): Handler {
         return { trialSeconds: TRIAL_SECONDS }
       case 'become':
         become(parts.boot, request.boot)
+        return {}
+      case 'forward':
+        forward(parts.boot, request.forwarding)
         return {}
       case 'survey':
         return { found: await survey() }

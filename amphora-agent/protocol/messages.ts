@@ -1,6 +1,7 @@
 import * as z from 'zod'
 import { bootSchema } from './boot.js'
 import { desiredSchema } from './desired.js'
+import { forwardingSchema } from './forwarding.js'
 import { type AmphoraDrain, handoverSchema, type TablesTaken } from './handover.js'
 import { credentialSchema, type HeldCredential } from './key-manager/credential.js'
 
@@ -34,6 +35,8 @@ export const requestSchema = z.discriminatedUnion('verb', [
    * that. Does nothing if that turn has begun already.
    */
   z.strictObject({ id: z.int(), verb: z.literal('become'), boot: bootSchema }),
+  /** On an enrolled host only: where its heartbeats and its requests for TLS material go from now on. */
+  z.strictObject({ id: z.int(), verb: z.literal('forward'), forwarding: forwardingSchema }),
   /** Looks for anything that an amphora leaves behind. */
   z.strictObject({ id: z.int(), verb: z.literal('survey') }),
   z.strictObject({ id: z.int(), verb: z.literal('status') }),
@@ -160,6 +163,7 @@ export type ResultOf = {
   handover: HandoverResult
   drain: DoneResult
   become: DoneResult
+  forward: DoneResult
   survey: SurveyResult
   status: StatusResult
   logs: LogsResult

@@ -20,6 +20,9 @@ export const UPGRADE_FAILED_FILE = '/run/krater/upgrade.failed'
  */
 export const NEXT_BOOT_FILE = '/etc/krater/boot.next.json'
 
+/** On an enrolled host, where its forwarder leads; see forwarding.ts. */
+export const FORWARDING_FILE = '/etc/krater/controllers'
+
 /** On an enrolled host, what host.sh could not remove of the former amphora; absent if nothing was left. */
 export const LEFT_BEHIND_FILE = '/run/krater/left-behind'
 

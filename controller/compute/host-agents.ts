@@ -1,4 +1,5 @@
 import type { Boot } from '../../amphora-agent/protocol/boot.js'
+import type { Forwarding } from '../../amphora-agent/protocol/forwarding.js'
 
 /** Where the agent of an enrolled host is reached. */
 export type HostAccess = { id: string; address: string; port: number; hostKey: Buffer }
@@ -8,6 +9,8 @@ export type HostAgents = {
   become: (host: HostAccess, boot: Boot, timeoutMs: number) => Promise<void>
   /** @returns the host's turn */
   turn: (host: HostAccess, timeoutMs: number) => Promise<number>
+  /** Says where the host's forwarder leads. */
+  forward: (host: HostAccess, forwarding: Forwarding, timeoutMs: number) => Promise<void>
   /** @returns what an amphora has left, as clauses */
   survey: (host: HostAccess, timeoutMs: number) => Promise<string[]>
 }
@@ -22,6 +25,8 @@ export type LookAround = ((subnetId: string, addresses: readonly string[]) => Pr
 export type EnrolledContext = {
   agents: HostAgents
   lookAround: LookAround
+  /** Where the controllers are now; those that are not known to be gone come first. */
+  forwarding: () => Promise<Forwarding>
   /** 32 bytes; see amphora-identity.ts. */
   masterKey: Buffer
   /** Port of heartbeats. */

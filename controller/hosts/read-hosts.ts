@@ -61,6 +61,17 @@ export async function otherAddresses(database: Database, hostId: string): Promis
   return rows.map(({ address }) => address)
 }
 
+/** Where the controller hosts can be reached, as far as they say; those that are not known to be gone first. */
+export async function hostAddresses(database: Database): Promise<string[]> {
+  const rows = await many(
+    database,
+    sql<{ address: string }>`
+      SELECT address FROM controller_host
+       WHERE address IS NOT NULL AND removed_at IS NULL ORDER BY gone_at IS NOT NULL, address`,
+  )
+  return rows.map(({ address }) => address)
+}
+
 /** All controller hosts with their processes, by name. */
 export async function readHosts(database: Database): Promise<HostRow[]> {
   const { hosts } = await one(

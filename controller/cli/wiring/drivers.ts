@@ -8,10 +8,11 @@ import type { ComputeContext, ComputeDriverKind } from '../../compute/kind.js'
 import { createMachines } from '../../compute/machines.js'
 import { type ComputeOffers, computeOffers } from '../../compute/offers.js'
 import { placementRules } from '../../compute/placement.js'
-import { configurationSchema } from '../../config/schema.js'
+import { type Configuration, configurationSchema } from '../../config/schema.js'
 import type { Database } from '../../database/connection.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
+import { hostAddresses } from '../../hosts/read-hosts.js'
 import type { Logger } from '../../log/log.js'
 import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
@@ -61,10 +62,21 @@ export const openNetwork = (instance: Instance, database: Database): Promise<Net
 export const portFilters = async (instance: Instance, database: Database, portId: string): Promise<Filters | null> =>
   networkDriverOf(instance).onHost ? readFiltersOf(database, portId) : null
 
+/** The controllers' ports that amphorae on enrolled hosts reach. */
+export const forwardedPorts = ({ health_manager, key_manager }: Configuration) => ({
+  heartbeats: health_manager.port,
+  keyChannel: key_manager.channel.port,
+})
+
 /** How enrolled hosts are reached: as amphorae are. */
 export const enrolledContext = (
   instance: Instance,
-  { network, agents, masterKey }: { network: NetworkDriver; agents: AgentConnections; masterKey: Buffer },
+  {
+    database,
+    network,
+    agents,
+    masterKey,
+  }: { database: Database; network: NetworkDriver; agents: AgentConnections; masterKey: Buffer },
 ): EnrolledContext => ({
   agents: hostAgents(agents),
   lookAround: networkDriverOf(instance).onHost
@@ -74,6 +86,7 @@ export const enrolledContext = (
         return whoAnswers(fabricOf(instance.directory), network, { projectId: subnet.projectId, subnet }, addresses)
       }
     : null,
+  forwarding: async () => ({ controllers: await hostAddresses(database), ...forwardedPorts(instance.config) }),
   masterKey,
   heartbeatPort: instance.config.health_manager.port,
   beatIntervalSeconds: instance.config.health_manager.beat_interval,

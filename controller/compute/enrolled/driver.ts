@@ -14,6 +14,7 @@ import type { EnrolledContext } from '../host-agents.js'
 import { throughForwarder } from './enrolment/install.js'
 import { type EnrolledHost, enrolledHosts, giveUpHost, hostOfAmphora, recordPlugged, takeHost } from './hosts.js'
 import { inspectHost } from './inspect-host.js'
+import { createTeller } from './tell.js'
 import { ASK_MS, takeTurn } from './turn.js'
 import { createWiper, freeBoot } from './wipe.js'
 
@@ -25,6 +26,7 @@ export type EnrolledDriverOptions = EnrolledContext & { database: Database; netw
  */
 export function createEnrolledDriver(options: EnrolledDriverOptions): ComputeDriver {
   const { database, agents, log } = options
+  const [wipe, tell] = [createWiper(options), createTeller(options)]
 
   async function create(spec: MachineSpec): Promise<CreatedMachine> {
     const { amphoraId, placement, apart, networks } = spec
@@ -88,7 +90,10 @@ export function createEnrolledDriver(options: EnrolledDriverOptions): ComputeDri
       if (host === null) return []
       return Object.entries(host.plugged).flatMap(([id, plugged]) => pluggedPort(host, id, plugged) ?? [])
     },
-    tend: createWiper(options),
+    tend: async () => {
+      await wipe()
+      await tell()
+    },
     // Its agent reports them.
     brokenInterfaces: async () => [],
   }

@@ -19,6 +19,8 @@ const pluggedSchema = z.record(
   }),
 )
 
+const toldSchema = z.array(z.string()).nullable()
+
 export type EnrolledHost = {
   id: string
   name: string
@@ -44,20 +46,25 @@ export type EnrolledHost = {
   amphoraId: string | null
   /** The amphora's ports, by their ids. */
   plugged: z.output<typeof pluggedSchema>
+  /** The controllers' addresses that it was last told; null: those of its enrolment. */
+  toldControllers: readonly string[] | null
   /** Seconds since its last heartbeat as a free host; null before the first. */
   silentSeconds: number | null
 }
 
-type HostRow = Omit<EnrolledHost, 'interfaces' | 'plugged'> & { interfaces: unknown; plugged: unknown }
+type HostRow = Omit<EnrolledHost, 'interfaces' | 'plugged' | 'toldControllers'> &
+  Record<'interfaces' | 'plugged' | 'toldControllers', unknown>
 
 const COLUMNS = sql`id, name, login, address, port, host_key AS "hostKey", zone, physical_host AS "physicalHost",
   controller_address AS "controllerAddress", interfaces, state, reason, turn::float8 AS turn, amphora_id AS "amphoraId", plugged,
+  told_controllers AS "toldControllers",
   extract(epoch FROM now() - last_seen)::float8 AS "silentSeconds"`
 
-const hostOf = ({ interfaces, plugged, ...row }: HostRow): EnrolledHost => ({
+const hostOf = ({ interfaces, plugged, toldControllers, ...row }: HostRow): EnrolledHost => ({
   ...row,
   interfaces: interfacesSchema.parse(interfaces),
   plugged: pluggedSchema.parse(plugged),
+  toldControllers: toldSchema.parse(toldControllers),
 })
 
 /** A free host that has not been heard for this time is probably off. */
@@ -214,6 +221,12 @@ export async function recordPlugged(
     sql`UPDATE enrolled_host SET plugged = ${changed} WHERE amphora_id = ${amphoraId} AND state = 'in use'`,
   )
   return updated === 1
+}
+
+/** Records what a host was told; null: it may know nothing but what its enrolment says. */
+export async function recordTold(database: Database, id: string, controllers: readonly string[] | null): Promise<void> {
+  const told = controllers === null ? null : json(controllers)
+  await execute(database, sql`UPDATE enrolled_host SET told_controllers = ${told}::jsonb WHERE id = ${id}`)
 }
 
 /** Takes a host out of use, so that no amphora gets it. @returns whether it carries none */

@@ -23,6 +23,7 @@ import { controllerHosts } from './021-controller-hosts.js'
 import { enrolledHosts } from './022-enrolled-hosts.js'
 import { agentUpgrades } from './023-agent-upgrades.js'
 import { routerHost } from './024-router-host.js'
+import { toldControllers } from './025-told-controllers.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -49,4 +50,5 @@ export const migrations: readonly Migration[] = [
   enrolledHosts,
   agentUpgrades,
   routerHost,
+  toldControllers,
 ]

@@ -11,8 +11,11 @@ import {
   recordPlugged,
 } from '../../../controller/compute/enrolled/hosts.js'
 import type { HostAgents } from '../../../controller/compute/host-agents.js'
-import { execute } from '../../../controller/database/query.js'
+import { execute, maybeOne } from '../../../controller/database/query.js'
 import { sql } from '../../../controller/database/sql.js'
+import { inTransaction } from '../../../controller/database/transaction.js'
+import { recordBeats } from '../../../controller/health-manager/record-beats.js'
+import { hostAddresses } from '../../../controller/hosts/read-hosts.js'
 import { createLog } from '../../../controller/log/log.js'
 import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
 import { createTestDatabase } from '../../support/database/database.js'
@@ -32,6 +35,7 @@ t.beforeEach(async () => {
 /** Agents that become what they are told: at once, or once `release` is called. */
 function createAgents(slow: ReadonlySet<string>) {
   const told = new Map<string, Boot[]>()
+  const led = new Map<string, string[][]>()
   const gate = createGate()
   const agents: HostAgents = {
     become: async ({ id }, boot) => void told.set(id, [...(told.get(id) ?? []), boot]),
@@ -40,8 +44,12 @@ function createAgents(slow: ReadonlySet<string>) {
       return told.get(id)?.at(-1)?.host?.turn ?? 0
     },
     survey: async () => [],
+    forward: async ({ id }, { controllers }) => {
+      if (slow.has(id)) throw new Error('The host does not answer.')
+      led.set(id, [...(led.get(id) ?? []), controllers])
+    },
   }
-  return { agents, told, release: gate.open }
+  return { agents, told, led, release: gate.open }
 }
 
 async function enroll(name: string): Promise<NewHost> {
@@ -73,6 +81,7 @@ const driverWith = (agents: HostAgents, parts: Partial<EnrolledDriverOptions> = 
   createEnrolledDriver({
     ...{ database, agents, lookAround: null, network: createNoopNetworkDriver(), log: createLog('test', 'silent') },
     ...{ masterKey: Buffer.alloc(32, 7), heartbeatPort: 5555, beatIntervalSeconds: 1 },
+    forwarding: async () => ({ controllers: await hostAddresses(database), heartbeats: 5555, keyChannel: 9312 }),
     ...parts,
   })
 
@@ -132,4 +141,57 @@ t.test('a silent amphora is looked for on the network of its VIP, whatever other
   t.match(await driver.inspect(amphora), { serves: false, finding: /^10\.20\.0\.5 does not answer/ })
   answering = ['10.20.0.5', '10.20.0.1']
   t.equal(await driver.inspect(amphora), null, 'an answer to ping is no proof of service')
+})
+
+t.test('hosts are told where the controllers are, whenever that changes', async t => {
+  t.teardown(() => execute(database, sql`DELETE FROM controller_host`))
+  const [one, silent] = [await enroll('one'), await enroll('silent')]
+  const { agents, led } = createAgents(new Set([silent.id]))
+  const driver = driverWith(agents)
+  await driver.tend?.()
+  t.equal(led.size, 0, 'no controller host has an address yet')
+  const add = (name: string, address: string) =>
+    execute(
+      database,
+      sql`INSERT INTO controller_host (id, name, address) VALUES (gen_random_uuid(), ${name}, ${address})`,
+    )
+  const toldOf = async ({ id }: NewHost) => (await hostById(database, id))?.toldControllers
+  await add('a', '192.0.2.1')
+  await add('b', '192.0.2.2')
+  await driver.tend?.()
+  await eventually('one knows both', async () => (await toldOf(one))?.length === 2)
+  await execute(database, sql`UPDATE controller_host SET gone_at = now() WHERE name = 'a'`)
+  await driver.tend?.()
+  await eventually('the one that is gone comes last', async () => (await toldOf(one))?.[0] === '192.0.2.2')
+  await driver.tend?.()
+  t.same(led.get(one.id), [
+    ['192.0.2.1', '192.0.2.2'],
+    ['192.0.2.2', '192.0.2.1'],
+  ])
+  t.equal(await toldOf(silent), null, 'one that cannot be told is not forgotten')
+})
+
+t.test('several health managers hear the same hosts, and none waits for another', async t => {
+  const [locked, free] = [await enroll('locked'), await enroll('free')]
+  const beat = ({ id }: NewHost) => ({
+    ...{ amphoraId: id, bootId: 'b', seq: 1, sentMs: Date.now(), generation: 0, configHash: '' },
+    ...{ needsApply: false, vrrpMaster: false, haproxyRunning: false, mismatches: [] },
+  })
+  const record = (...hosts: NewHost[]) =>
+    recordBeats(database, hosts.map(beat), { beatInterval: 1, staleAfter: 5 })
+  const seenAt = async ({ id }: NewHost) =>
+    (await maybeOne(database, sql<{ at: string }>`SELECT last_seen::text AS at FROM enrolled_host WHERE id = ${id}`))
+      ?.at
+  await execute(database, sql`UPDATE enrolled_host SET last_seen = now() + interval '1 minute'`)
+  const first = await seenAt(free)
+  await record(free)
+  t.equal(await seenAt(free), first, 'one that was heard less than a second ago is not written again')
+  await execute(database, sql`UPDATE enrolled_host SET last_seen = now() - interval '5 seconds'`)
+  const before = await seenAt(locked)
+  await inTransaction(database, async other => {
+    await execute(other, sql`UPDATE enrolled_host SET last_seen = last_seen WHERE id = ${locked.id}`)
+    await record(locked, free)
+  })
+  t.equal(await seenAt(locked), before, 'another health manager was writing it')
+  t.not(await seenAt(free), before)
 })

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { createServer } from 'node:net'
+import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { sourceFolder } from '../../../controller/compute/source-folder.js'
@@ -55,4 +55,33 @@ t.test('it says once what it cannot listen on, and passes on the rest', async t 
     t.equal(heard.toString(), beat)
   }
   t.equal(said(), sentence)
+})
+
+t.test('a connection goes to the first controller that accepts it, and the next ones begin there', async t => {
+  const [port = 0, refused = 0] = await ownPorts(2)
+  const channel = createServer(socket => socket.on('data', piece => socket.write(`heard ${piece}`))).listen(
+    0,
+    CONTROLLER,
+  )
+  t.teardown(() => channel.close())
+  await once(channel, 'listening')
+  const { port: there } = channel.address() as AddressInfo
+  startForwarder(t, [`tcp ${port} 127.77.0.3 ${refused}`, `tcp ${port} ${CONTROLLER} ${there}`])
+  const ask = async (words: string): Promise<string> => {
+    const socket = connect(port, HERE)
+    try {
+      socket.write(words)
+      const [answer] = (await once(socket, 'data')) as [Buffer]
+      return answer.toString()
+    } finally {
+      socket.destroy()
+    }
+  }
+  t.equal(await eventually('it listens', () => ask('one').catch(() => null)), 'heard one')
+  const late = createServer(socket => socket.end('late')).listen(refused, '127.77.0.3')
+  t.teardown(() => late.close())
+  await once(late, 'listening')
+  t.equal(await ask('two'), 'heard two', 'the first is not asked again')
+  channel.close()
+  t.equal(await ask('three'), 'late', 'until the other one is gone')
 })

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import { createReadStream, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Boot } from '../../../../amphora-agent/protocol/boot.js'
+import { type Forwarding, forwarderLines } from '../../../../amphora-agent/protocol/forwarding.js'
 import { sourceFolder } from '../../source-folder.js'
 import { AMPHORA_END, HOST_END, LINK } from '../link.js'
 import { EnrolmentError } from './enrolment-error.js'
@@ -28,13 +29,13 @@ export type Installation = {
   boot: Boot
   interfaces: readonly { mac: string; name: string }[]
   /** Where heartbeats go, and where TLS material comes from. */
-  controllers: { healthManagers: readonly Place[]; keyChannel: Place }
+  forwarding: Forwarding
   /** Local files. */
   node: string
   agentBundle: string
 }
 
-export type Place = { host: string; port: number }
+type Place = { host: string; port: number }
 
 /**
  * Installs what a host needs to carry amphorae. Run again after a failure or a kill, it goes on.
@@ -69,7 +70,7 @@ export const undo = (session: HostSession, hostId: string): Promise<string[]> =>
 
 /** Text for the standard input of install.sh, by name. Pure but for the files of the sources. */
 function installData(
-  { owner, user, controllerKey, operatorKey, boot, interfaces, controllers }: Installation,
+  { owner, user, controllerKey, operatorKey, boot, interfaces, forwarding }: Installation,
   sums: Readonly<Record<Upload, string>>,
 ): Record<string, string> {
   const amphora = sourceFolder('images/amphora')
@@ -93,25 +94,15 @@ function installData(
     unit: file(host, 'krater-amphora.service'),
     'management-address': `${AMPHORA_END}\n`,
     interfaces: interfaces.map(({ mac, name }) => `${mac} ${name}\n`).join(''),
-    controllers: forwarderLines(controllers),
+    controllers: forwarderLines(forwarding),
     boot: JSON.stringify(boot),
     'controller-key': controllerKey,
     'operator-key': operatorKey,
   }
 }
 
-/** The file that forward.pl reads. Pure. */
-function forwarderLines({ healthManagers, keyChannel }: Installation['controllers']): string {
-  const line = (kind: string, listening: number, { host, port }: Place) => `${kind} ${listening} ${host} ${port}\n`
-  const [first] = healthManagers
-  return [
-    ...healthManagers.map(place => line('udp', first?.port ?? place.port, place)),
-    line('tcp', keyChannel.port, keyChannel),
-  ].join('')
-}
-
 /** What facts.sh reads. @param client the controller's address, as the host sees it */
-export const factsInput = (client: string, { heartbeats, keyChannel }: { heartbeats: number; keyChannel: number }) =>
+export const factsInput = (client: string, { heartbeats, keyChannel }: Omit<Forwarding, 'controllers'>) =>
   `${client}\n${LINK}\nudp ${heartbeats}\ntcp ${keyChannel}\n`
 
 /** Where the amphora of a host sends heartbeats, and reads TLS material: the forwarder of its host. */

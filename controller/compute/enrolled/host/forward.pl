@@ -1,6 +1,6 @@
 #!/usr/bin/perl
 # The only way between the amphora of an enrolled host and the controllers: passes heartbeats (UDP) on to all of them, and
-# connections (TCP) to the one that a port belongs to. The amphora reaches nothing else of the host's network by it.
+# connections (TCP) to the first that accepts them. The amphora reaches nothing else of the host's network by it.
 #   forward.pl ADDRESS FILE
 # ADDRESS is where it listens. FILE has lines `udp PORT HOST PORT` and `tcp PORT HOST PORT`: the port to listen on, and where
 # that leads. It is read again when it has changed.
@@ -15,7 +15,8 @@ use constant {
   BUFFER => 65_536,
   # An agent opens a few.
   CONNECTIONS => 64,
-  CONNECT_SECONDS => 10,
+  # For each controller.
+  CONNECT_SECONDS => 4,
   IDLE_SECONDS => 900,
 };
 
@@ -98,29 +99,49 @@ sub welcome {
   my ($one) = @_;
   accept my $near, $one->{socket} or return;
   return if keys %sockets >= 2 * CONNECTIONS;
-  my ($to) = @{ $one->{to} };
-  socket(my $far, $to->{family}, SOCK_STREAM, 0) or return;
-  for ($near, $far) {
-    let_go_on($_);
-    setsockopt $_, IPPROTO_TCP, TCP_NODELAY, 1;
-  }
-  connect $far, $to->{place} or $! == EINPROGRESS or return;
+  let_go_on($near);
+  setsockopt $near, IPPROTO_TCP, TCP_NODELAY, 1;
   my $a = { socket => $near, text => '', heard => time };
-  my $b = { socket => $far, text => '', heard => time, connecting => 1 };
+  my $b = { text => '', port => $one, left => [@{ $one->{to} }] };
   $a->{other} = $b;
   $b->{other} = $a;
   $sockets{ fileno $near } = $a;
-  $sockets{ fileno $far } = $b;
+  reach($b) or end($b);
+}
+
+# Connects to the next of the places that are left.
+sub reach {
+  my ($side) = @_;
+  drop($side);
+  while ($side->{place} = shift @{ $side->{left} }) {
+    my $to = $side->{place};
+    socket(my $far, $to->{family}, SOCK_STREAM, 0) or next;
+    let_go_on($far);
+    setsockopt $far, IPPROTO_TCP, TCP_NODELAY, 1;
+    connect $far, $to->{place} or $! == EINPROGRESS or next;
+    @$side{qw(socket connecting heard)} = ($far, 1, time);
+    return $sockets{ fileno $far } = $side;
+  }
+  return 0;
+}
+
+# The next connections begin where this one was accepted.
+sub prefer {
+  my ($port, $place) = @_;
+  $port->{to} = [$place, grep { $_ != $place } @{ $port->{to} }];
+}
+
+sub drop {
+  my ($side) = @_;
+  return unless $side->{socket};
+  delete $sockets{ fileno $side->{socket} };
+  close $side->{socket};
+  delete $side->{socket};
 }
 
 sub end {
   my ($side) = @_;
-  for ($side, $side->{other}) {
-    next unless $_->{socket};
-    delete $sockets{ fileno $_->{socket} };
-    close $_->{socket};
-    delete $_->{socket};
-  }
+  drop($_) for $side, $side->{other};
   delete $side->{other}{other};
   delete $side->{other};
 }
@@ -138,8 +159,9 @@ sub hear {
 sub say_on {
   my ($side) = @_;
   if ($side->{connecting}) {
-    return end($side) if unpack 'i', getsockopt $side->{socket}, SOL_SOCKET, SO_ERROR;
+    return reach($side) || end($side) if unpack 'i', getsockopt $side->{socket}, SOL_SOCKET, SO_ERROR;
     $side->{connecting} = 0;
+    prefer($side->{port}, $side->{place});
   }
   if (length $side->{text}) {
     my $count = syswrite $side->{socket}, $side->{text};
@@ -173,11 +195,12 @@ while (1) {
     my $side = $sockets{$number} or next;
     say_on($side) if vec $writable, $number, 1;
     $side = $sockets{$number} or next;
-    hear($side) if vec $readable, $number, 1;
+    hear($side) if !$side->{connecting} && vec $readable, $number, 1;
   }
   for my $side (values %sockets) {
     next unless $side->{socket};
-    my $limit = $side->{connecting} || $side->{other}{connecting} ? CONNECT_SECONDS : IDLE_SECONDS;
-    end($side) if time - $side->{heard} > $limit;
+    my $seconds = time - $side->{heard};
+    if ($side->{connecting}) { $seconds <= CONNECT_SECONDS || reach($side) || end($side) }
+    else { end($side) if $seconds > IDLE_SECONDS }
   }
 }

@@ -74,6 +74,7 @@ export const resultSchemas: { [V in AgentVerb]: z.ZodType<ResultOf[V]> } = {
   handover: z.object({ tables: z.enum(['none', 'all', 'missing']).optional() }),
   drain: done,
   become: done,
+  forward: done,
   survey: z.object({ found: z.array(word).max(1000) }),
   status,
   logs,

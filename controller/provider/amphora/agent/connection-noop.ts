@@ -29,6 +29,7 @@ export function createNoopAgentConnections(): AgentConnections {
     proof: () => ({}),
     handover: () => ({}),
     become: () => ({}),
+    forward: () => ({}),
     survey: () => ({ found: [] }),
     drain: amphoraId => {
       const before = applied.get(amphoraId)

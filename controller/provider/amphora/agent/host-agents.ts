@@ -13,6 +13,9 @@ export function hostAgents(connections: AgentConnections): HostAgents {
       if (turn === undefined) throw new Error(`The agent of the host ${host.address} is none of an enrolled host.`)
       return turn
     },
+    forward: async (host, forwarding, timeoutMs) => {
+      await connections.request(targetOf(host), { verb: 'forward', forwarding }, limits(timeoutMs))
+    },
     survey: async (host, timeoutMs) =>
       (await connections.request(targetOf(host), { verb: 'survey' }, limits(timeoutMs))).found,
   }

@@ -27,9 +27,11 @@ import {
   hostById,
   leaveState,
   type NewHost,
+  recordTold,
 } from '../../../../compute/enrolled/hosts.js'
 import { freeBoot } from '../../../../compute/enrolled/wipe.js'
 import type { Database } from '../../../../database/connection.js'
+import { hostAddresses } from '../../../../hosts/read-hosts.js'
 import { ask } from '../../../ask.js'
 import type { Command } from '../../../command.js'
 import { OperatorError } from '../../../operator-error.js'
@@ -37,7 +39,7 @@ import { changeSettings } from '../../../state-directory/change-settings.js'
 import { type Keys, keyFiles, loadKeys } from '../../../state-directory/keys.js'
 import { runningProcesses } from '../../../state-directory/run-record.js'
 import { print } from '../../../terminal.js'
-import { agentBundle, requireInstanceId } from '../../../wiring/drivers.js'
+import { agentBundle, forwardedPorts, requireInstanceId } from '../../../wiring/drivers.js'
 import type { Instance } from '../../../wiring/instance.js'
 import { restart } from '../../up/restart.js'
 import { withHostAgents } from '../agents.js'
@@ -97,11 +99,8 @@ async function enroll(instance: Instance, database: Database, given: Given): Pro
   try {
     await session.becomeRoot(destination.user)
     const ends = await session.ends()
-    const { health_manager, key_manager } = instance.config
-    const ports = { heartbeats: health_manager.port, keyChannel: key_manager.channel.port }
-    const facts = parseFacts(
-      (await runScript(session, 'facts.sh', factsInput(ends.controller, ports), FACTS_MS)).join('\n'),
-    )
+    const input = factsInput(ends.controller, forwardedPorts(instance.config))
+    const facts = parseFacts((await runScript(session, 'facts.sh', input, FACTS_MS)).join('\n'))
     const keys = await loadKeys(keyFiles(instance.config, instance.directory))
     const installation = installationId(keys.amphoraMaster)
     const owner = judgeOwner(facts.owner, {
@@ -270,9 +269,9 @@ async function installOn(
         { id: host.id, turn },
       ),
       interfaces: host.interfaces,
-      controllers: {
-        healthManagers: [{ host: host.controllerAddress, port }],
-        keyChannel: { host: host.controllerAddress, port: config.key_manager.channel.port },
+      forwarding: {
+        controllers: [...new Set([host.controllerAddress, ...(await hostAddresses(database))])],
+        ...forwardedPorts(config),
       },
       node: process.execPath,
       agentBundle,
@@ -280,6 +279,7 @@ async function installOn(
     print,
   )
   await leaveState(database, { id: host.id, turn, state: 'enrolling' }, { state: 'enrolling', changes })
+  await recordTold(database, host.id, null)
 }
 
 /** Reaches the agent as the controllers do, and waits for a heartbeat. @throws OperatorError */
