@@ -54,7 +54,10 @@ export type ComputeDriverKind = {
   sizeProblem?: (size: { memory?: number | undefined; cores?: number | undefined }) => string | null
   /** Whether its machines run an image: always, if there is one, or never. */
   images: 'required' | 'optional' | 'none'
-  /** Whether its machines have a management address of their own, and get no management port. */
+  /**
+   * Whether its machines are hosts by themselves: they have a management address of their own and get no management port,
+   * belong to no controller host, and only they can take an amphora from its networks.
+   */
   ownsManagement: boolean
   /** From the start of a machine to its agent, at most: a slower one has failed. */
   startSeconds: number

@@ -107,6 +107,10 @@ export function resolvePlacement(rules: PlacementRules, request: PlacementReques
 export const boundTo = ({ drivers }: PlacementRules, driver: string, hostId: string | null): string | null =>
   drivers.get(driver)?.ownsManagement === true ? null : hostId
 
+/** Whether an amphora can be taken from its networks without its machine's doing. */
+export const canBeCutOff = ({ drivers }: PlacementRules, driver: string): boolean =>
+  drivers.get(driver)?.ownsManagement !== true
+
 /**
  * Why a placement has no image to run; null if it has one or needs none. Pure.
  * @param tags those of the images that there are

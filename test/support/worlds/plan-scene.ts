@@ -103,6 +103,7 @@ export function createAmphora(tree: LoadBalancerTree, change: Partial<ObservedAm
     plugged: ports.map(port => port.id),
     interfaces: [],
     patienceSeconds: 0,
+    canBeCutOff: true,
     agent: { state: 'answers', haproxyVersion: '2.6.12', appliedGeneration: 0, appliedSha256: null, drain: null },
     ...change,
   }

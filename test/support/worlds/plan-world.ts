@@ -325,6 +325,7 @@ function observationOf({ row, machine, ports }: Amphora): ObservedAmphora {
     plugged: [...(machine?.plugged ?? [])],
     interfaces: [],
     patienceSeconds: 0,
+    canBeCutOff: true,
     serves: machine === null ? null : !machine.hung && applied !== null,
     agent:
       machine === null || machine.hung

@@ -355,6 +355,14 @@ t.test('repairing an amphora', async t => {
       expectSteps(t, plan(tree, observe({ ...overdue, replacing: true }), facts()), [['allocate-amphora']], false)
     },
   )
+  await t.test('an amphora that nothing can cut off is replaced only if it is seen not to serve', async t => {
+    const apart = { ...hung, serves: null, canBeCutOff: false }
+    const alone = facts({ silentAlone: new Set([hung.id]) })
+    const mute = { ...apart, silentSeconds: 1, heardSeconds: 1, unreachableSeconds: 9999 }
+    t.throws(() => plan(tree, observe(mute), alone), { ...unreachable, message: /repair the SSH server/ })
+    t.throws(() => plan(tree, observe(apart), alone), { ...unreachable, message: /switch that host off/ })
+    expectSteps(t, plan(tree, observe({ ...apart, serves: false }), facts()), restart, false)
+  })
 })
 
 t.test('an active-standby pair', async t => {

@@ -1,5 +1,5 @@
 import type { PluggedPort } from '../../../compute/driver.js'
-import { patienceSeconds } from '../../../compute/placement.js'
+import { canBeCutOff, patienceSeconds } from '../../../compute/placement.js'
 import type { Database } from '../../../database/connection.js'
 import type { LoadBalancerTree } from '../../../load-balancer/tree/tree.js'
 import { addressesOf, type NetworkDriver, PORT_OWNER, type Port, type Subnet } from '../../../network/driver.js'
@@ -90,6 +90,7 @@ async function observeAmphora(
   const observed: ObservedAmphora = {
     ...unobserved(row),
     patienceSeconds: machine === null ? 0 : patienceSeconds(parts.placement, machine.driver),
+    canBeCutOff: machine === null || canBeCutOff(parts.placement, machine.driver),
     // Without a recorded address, the machine counts as absent: creating it again is harmless and yields the address.
     machine: row.managementAddress === null ? 'absent' : (machine?.state ?? 'absent'),
     ports: [...ports.values()].filter(port => port.deviceOwner === PORT_OWNER.amphora),
@@ -119,6 +120,7 @@ const unobserved = (row: AmphoraRow): ObservedAmphora => ({
   interfaces: [],
   agent: { state: 'unreachable' },
   patienceSeconds: 0,
+  canBeCutOff: true,
   serves: null,
 })
 

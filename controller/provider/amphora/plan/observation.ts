@@ -81,6 +81,8 @@ export type ObservedAmphora = AmphoraRow & {
   agent: ObservedAgent
   /** How long its agent may be silent before its first configuration, if its machine is of a kind that starts slowly. */
   patienceSeconds: number
+  /** Whether it can be taken from its networks although its agent does not answer. */
+  canBeCutOff: boolean
   /** Whether it serves according to its host, inspected only if the agent does not answer. Null if unknown. */
   serves: boolean | null
 }

@@ -21,7 +21,8 @@ export type Verdict = 'wait' | 'restart' | 'replace'
 /**
  * Silence proves nothing about a machine; only a second, independent check does. An amphora that serves is never
  * restarted, nor is one of several that fell silent together when its machine cannot be inspected. If it sends
- * heartbeats, its network works and only the way in is broken, so it is replaced after a while.
+ * heartbeats, its network works and only the way in is broken, so it is replaced after a while. One that nothing can cut
+ * off would keep the VIP and its addresses beside its successor, so it is replaced only if it is seen not to serve.
  * @param amphorae all amphorae of the load balancer: if the other one of a pair holds the VIP, this one does not
  */
 export function verdictOn(
@@ -30,14 +31,16 @@ export function verdictOn(
   amphorae: readonly ObservedAmphora[],
   facts: UnreachableFacts,
 ): Verdict {
-  if (isHeard(amphora, facts)) return amphora.unreachableSeconds > facts.replaceAfterSeconds ? 'replace' : 'wait'
+  if (isHeard(amphora, facts)) {
+    return amphora.canBeCutOff && amphora.unreachableSeconds > facts.replaceAfterSeconds ? 'replace' : 'wait'
+  }
   if (amphora.silentSeconds <= facts.staleAfterSeconds) return 'wait'
   if (amphora.serves === true) return 'wait'
   if (amphora.appliedSha256 === null) return amphora.silentSeconds > amphora.patienceSeconds ? 'restart' : 'wait'
   if (amphora.serves === false || amphorae.some(other => other !== amphora && hasVip(other))) {
     return isDesired(tree) ? 'restart' : 'wait'
   }
-  return facts.silentAlone.has(amphora.id) ? 'restart' : 'wait'
+  return amphora.canBeCutOff && facts.silentAlone.has(amphora.id) ? 'restart' : 'wait'
 }
 
 /**
@@ -76,6 +79,11 @@ export function unreachableFault(amphora: ObservedAmphora, facts: UnreachableFac
 }
 
 function unreachableReason(amphora: ObservedAmphora, facts: UnreachableFacts): string {
+  if (!amphora.canBeCutOff) {
+    return isHeard(amphora, facts)
+      ? 'An amphora on an enrolled host sends heartbeats but cannot be reached. It is not replaced, because it would keep the VIP; an operator must repair the SSH server of that host.'
+      : 'An amphora on an enrolled host cannot be reached. It is not replaced until it is seen not to serve, because it would keep the VIP; an operator can switch that host off.'
+  }
   if (isHeard(amphora, facts)) {
     return `An amphora sends heartbeats but cannot be reached. It is replaced if this lasts for ${facts.replaceAfterSeconds} s.`
   }
