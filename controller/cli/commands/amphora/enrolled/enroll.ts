@@ -284,7 +284,7 @@ async function installOn(
 
 /** Reaches the agent as the controllers do, and waits for a heartbeat. @throws OperatorError */
 async function verify(instance: Instance, database: Database, id: string): Promise<void> {
-  const until = performance.now() + BEAT_MS
+  const since = performance.now()
   let why = ''
   do {
     const host = await hostById(database, id)
@@ -293,14 +293,16 @@ async function verify(instance: Instance, database: Database, id: string): Promi
     if (turn instanceof Error) why = turn.message
     else if (turn !== host.turn) why = `Its agent is at turn ${turn} and not yet at ${host.turn}.`
     const reached = turn === host.turn
-    if (reached && host.silentSeconds !== null) {
+    // An earlier run may have got one before a firewall was closed.
+    const isHeard = host.silentSeconds !== null && host.silentSeconds * 1000 < performance.now() - since
+    if (reached && isHeard) {
       await leaveState(database, host, { state: 'free' })
       print(`${host.name} is enrolled: its agent answers and its heartbeats arrive.`)
       return
     }
     if (reached) why = whySilent(instance, host)
     await wait(POLL_MS)
-  } while (performance.now() < until)
+  } while (performance.now() - since < BEAT_MS)
   throw new OperatorError(
     `The host is installed, but not enrolled yet: ${why}\nThe same command goes on once that is solved; \`krater amphora retire\` undoes everything.`,
   )
