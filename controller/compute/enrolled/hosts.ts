@@ -38,7 +38,7 @@ export type EnrolledHost = {
   /** What leads to networks. */
   interfaces: z.output<typeof interfacesSchema>
   state: HostState
-  /** Why it is broken. */
+  /** Why it is broken, or stays to be wiped. */
   reason: string | null
   /** Grows whenever it is to become something else. */
   turn: number
@@ -174,7 +174,7 @@ export async function giveUpHost(database: Database, amphoraId: string): Promise
   const row = await maybeOne(
     database,
     sql<HostRow>`
-      UPDATE enrolled_host SET state = 'wiping', plugged = '{}', turn = turn + 1, state_at = now()
+      UPDATE enrolled_host SET state = 'wiping', plugged = '{}', turn = turn + 1, state_at = now(), reason = NULL
        WHERE amphora_id = ${amphoraId} AND state = 'in use' RETURNING ${COLUMNS}`,
   )
   return row === undefined ? null : hostOf(row)
@@ -201,6 +201,33 @@ export async function leaveState(
     database,
     sql`UPDATE enrolled_host SET ${prepared(assignments({ ...columns, state_at: sql`now()` }))}
          WHERE id = ${id} AND turn = ${turn} AND state = ${state}`,
+  )
+  return changed === 1
+}
+
+/** Lets a host begin its next turn after one that the database does not know. @returns false if it has changed meanwhile */
+export async function raiseTurn(
+  database: Database,
+  { id, turn, state }: Pick<EnrolledHost, 'id' | 'turn' | 'state'>,
+  next: number,
+): Promise<boolean> {
+  const raised = await execute(
+    database,
+    sql`UPDATE enrolled_host SET turn = ${next} WHERE id = ${id} AND turn = ${turn} AND state = ${state}`,
+  )
+  return raised === 1
+}
+
+/** Records why a host stays in its state, for people. @returns whether that is news */
+export async function recordReason(
+  database: Database,
+  { id, turn, state }: Pick<EnrolledHost, 'id' | 'turn' | 'state'>,
+  reason: string,
+): Promise<boolean> {
+  const changed = await execute(
+    database,
+    sql`UPDATE enrolled_host SET reason = ${reason}
+         WHERE id = ${id} AND turn = ${turn} AND state = ${state} AND reason IS DISTINCT FROM ${reason}`,
   )
   return changed === 1
 }

@@ -21,6 +21,7 @@ import { createNoopNetworkDriver } from '../../../controller/network/noop/driver
 import { createTestDatabase } from '../../support/database/database.js'
 import { eventually } from '../../support/eventually.js'
 import { PLACEMENT } from '../../support/inputs/placement.js'
+import { recordLog } from '../../support/recorded-log.js'
 import { createGate } from '../../support/worlds/worker-scene.js'
 
 const testDatabase = await createTestDatabase()
@@ -35,6 +36,8 @@ t.beforeEach(async () => {
 /** Agents that become what they are told: at once, or once `release` is called. */
 function createAgents(slow: ReadonlySet<string>) {
   const told = new Map<string, Boot[]>()
+  const left = new Map<string, string[]>()
+  let surveyed = async () => {}
   const led = new Map<string, string[][]>()
   const gate = createGate()
   const agents: HostAgents = {
@@ -43,13 +46,19 @@ function createAgents(slow: ReadonlySet<string>) {
       if (slow.has(id)) await gate.pass()
       return told.get(id)?.at(-1)?.host?.turn ?? 0
     },
-    survey: async () => [],
+    survey: async ({ id }) => {
+      await surveyed()
+      return left.get(id) ?? []
+    },
     forward: async ({ id }, { controllers }) => {
       if (slow.has(id)) throw new Error('The host does not answer.')
       led.set(id, [...(led.get(id) ?? []), controllers])
     },
   }
-  return { agents, told, led, release: gate.open }
+  const onSurvey = (next: () => Promise<void>) => {
+    surveyed = next
+  }
+  return { agents, told, led, left, onSurvey, release: gate.open }
 }
 
 async function enroll(name: string): Promise<NewHost> {
@@ -177,8 +186,7 @@ t.test('several health managers hear the same hosts, and none waits for another'
     ...{ amphoraId: id, bootId: 'b', seq: 1, sentMs: Date.now(), generation: 0, configHash: '' },
     ...{ needsApply: false, vrrpMaster: false, haproxyRunning: false, mismatches: [] },
   })
-  const record = (...hosts: NewHost[]) =>
-    recordBeats(database, hosts.map(beat), { beatInterval: 1, staleAfter: 5 })
+  const record = (...hosts: NewHost[]) => recordBeats(database, hosts.map(beat), { beatInterval: 1, staleAfter: 5 })
   const seenAt = async ({ id }: NewHost) =>
     (await maybeOne(database, sql<{ at: string }>`SELECT last_seen::text AS at FROM enrolled_host WHERE id = ${id}`))
       ?.at
@@ -194,4 +202,81 @@ t.test('several health managers hear the same hosts, and none waits for another'
   })
   t.equal(await seenAt(locked), before, 'another health manager was writing it')
   t.not(await seenAt(free), before)
+})
+
+t.test('a wipe that does not end well', async t => {
+  const { log, lines } = recordLog()
+  const said = (msg: RegExp, from = 0) =>
+    lines.slice(from).filter(line => line.level >= 30 && msg.test(line.msg)).length
+  const given = async (name: string) => {
+    const host = await enroll(name)
+    const scene = createAgents(new Set())
+    const driver = driverWith(scene.agents, { log })
+    const amphora = randomUUID()
+    await driver.create(specOf(amphora))
+    await driver.delete(amphora)
+    return { host, ...scene, driver, row: async () => hostById(database, host.id) }
+  }
+
+  await t.test('a host that does not answer says why it stays to be wiped, and is logged once', async t => {
+    const { agents, driver, row } = await given('mute')
+    const turn = agents.turn
+    agents.turn = async () => {
+      throw new Error('no route to host')
+    }
+    await driver.tend?.()
+    await eventually(
+      'it has a reason',
+      async () => (await row())?.reason === 'It cannot be wiped yet: no route to host',
+    )
+    t.equal((await row())?.state, 'wiping')
+    await driver.tend?.()
+    agents.turn = turn
+    await eventually('it is free', async () => {
+      await driver.tend?.()
+      return (await row())?.state === 'free'
+    })
+    t.equal((await row())?.reason, null)
+    t.equal(said(/cannot be wiped yet/), 1)
+  })
+
+  await t.test('a host that is ahead of an older copy of the database begins a later turn', async t => {
+    const { host, told, driver, row } = await given('ahead')
+    const boot = told.get(host.id)?.at(-1)
+    if (boot !== undefined) told.set(host.id, [{ ...boot, host: { id: host.id, turn: 40 } }])
+    await eventually('it is free', async () => {
+      await driver.tend?.()
+      return (await row())?.state === 'free'
+    })
+    t.equal((await row())?.turn, 41)
+  })
+
+  await t.test('a host on which something is left is broken', async t => {
+    const { host, left, driver, row } = await given('dirty')
+    left.set(host.id, ['haproxy runs'])
+    await driver.tend?.()
+    await eventually('it is broken', async () => (await row())?.state === 'broken')
+    t.match(await row(), { reason: /not empty after a wipe: haproxy runs/ })
+  })
+
+  await t.test('whoever looks after another controller has freed it and given it away says nothing', async t => {
+    const { host, left, onSurvey, driver, row } = await given('contested')
+    left.set(host.id, ['haproxy runs'])
+    const contest = createGate()
+    onSurvey(async () => {
+      await execute(database, sql`UPDATE enrolled_host SET state = 'free', turn = turn + 1 WHERE id = ${host.id}`)
+      contest.open()
+    })
+    const before = lines.length
+    await driver.tend?.()
+    await contest.pass()
+    onSurvey(async () => {})
+    left.delete(host.id)
+    await execute(database, sql`UPDATE enrolled_host SET state = 'wiping' WHERE id = ${host.id}`)
+    await eventually('it is free', async () => {
+      await driver.tend?.()
+      return (await row())?.state === 'free'
+    })
+    t.same([said(/is wiped and free/, before), said(/not empty/, before)], [1, 0])
+  })
 })
