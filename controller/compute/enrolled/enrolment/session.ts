@@ -147,9 +147,10 @@ export class HostSession {
 
   /** Writes a local file to one of these places on the host, as root. @throws EnrolmentError */
   async upload(path: string, place: Upload, timeoutMs: number): Promise<void> {
-    const { channel, done } = await this.#start(`${this.#asRoot}/bin/bash -c '${UPLOADS[place]}'`, timeoutMs)
-    await pipeline(createReadStream(path), channel.stdin).catch(() => undefined)
-    const { status, stderr } = await done
+    const command = `${this.#asRoot}/bin/bash -c '${UPLOADS[place]}'`
+    const { status, stderr } = await this.#within(timeoutMs, command, channel => {
+      pipeline(createReadStream(path), channel.stdin).catch(() => undefined)
+    })
     if (status !== 0) throw new EnrolmentError(`A file could not be written to the host: ${stderr.trim()}`)
   }
 
@@ -157,22 +158,35 @@ export class HostSession {
     this.#client.destroy()
   }
 
-  async #run(command: string, input: string, timeoutMs: number): Promise<Ran> {
-    const { channel, done } = await this.#start(command, timeoutMs)
-    channel.stdin.on('error', () => undefined)
-    channel.stdin.end(input)
-    return done
+  #run(command: string, input: string, timeoutMs: number): Promise<Ran> {
+    return this.#within(timeoutMs, command, channel => {
+      channel.stdin.on('error', () => undefined)
+      channel.stdin.end(input)
+    })
   }
 
-  /** Listens as soon as there is a channel: a short program may have ended in the packet that says that it began. */
-  #start(command: string, timeoutMs: number): Promise<{ channel: ClientChannel; done: Promise<Ran> }> {
+  /**
+   * Runs a command. After the time limit the connection ends, and so does every wait for it: a host may answer not even
+   * that it closes a channel.
+   * @param feed gives the command its input
+   */
+  #within(timeoutMs: number, command: string, feed: (channel: ClientChannel) => void): Promise<Ran> {
     return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => {
+        reject(new EnrolmentError(`A command on the host did not end within ${timeoutMs / 1000} s.`))
+        this.#client.destroy()
+      }, timeoutMs)
       this.#client.exec(command, (error, channel) => {
-        if (error) return reject(new EnrolmentError(`The host runs no command: ${error.message}`))
-        const done = collect(channel, timeoutMs)
-        // Whoever waits for it may still be busy with its input.
-        done.catch(() => undefined)
-        resolve({ channel, done })
+        if (error) {
+          clearTimeout(timer)
+          reject(new EnrolmentError(`The host runs no command: ${error.message}`))
+          return
+        }
+        // At once: the host's answer may have come together with the end of the command.
+        collect(channel)
+          .then(resolve, reject)
+          .finally(() => clearTimeout(timer))
+        feed(channel)
       })
     })
   }
@@ -193,15 +207,11 @@ function methodsOf(username: string, { privateKeys, agent }: SshIdentity): AnyAu
   ]
 }
 
-/** Waits for the end of a program. After the time limit, the channel is closed and the program loses its input. */
-function collect(channel: ClientChannel, timeoutMs: number): Promise<Ran> {
+/** Waits for the end of a program. */
+function collect(channel: ClientChannel): Promise<Ran> {
   return new Promise((resolve, reject) => {
     const ran = { stdout: '', stderr: '' }
     let status: number | null = null
-    const timer = setTimeout(() => {
-      channel.destroy()
-      reject(new EnrolmentError(`A command on the host did not end within ${timeoutMs / 1000} s.`))
-    }, timeoutMs)
     channel.setEncoding('utf8').on('data', (piece: string) => {
       ran.stdout = (ran.stdout + piece).slice(-MAX_OUTPUT)
     })
@@ -212,7 +222,6 @@ function collect(channel: ClientChannel, timeoutMs: number): Promise<Ran> {
       status = code
     })
     channel.on('close', () => {
-      clearTimeout(timer)
       if (status === null) reject(new EnrolmentError('The connection to the host was lost.'))
       else resolve({ status, ...ran })
     })
