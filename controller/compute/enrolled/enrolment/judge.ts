@@ -5,7 +5,7 @@ import type { HostFacts, HostInterface } from './facts.js'
 const NEEDED_PROGRAMS = ['apt-get', 'dpkg', 'ip', 'nsenter', 'unshare', 'setpriv', 'perl', 'sshd', 'bash']
 const NEEDED_DISK_KIB = 400 * 1024
 const NEEDED_MEMORY_KIB = 240 * 1024
-/** Heartbeats of a clock further off than this are refused. */
+/** Heartbeats are refused beyond the health manager's 90 s, and a clock that is off by this already drifts further. */
 const CLOCK_SECONDS = 20
 
 /** Versions of each system that it is tried on, and the names that people know them by. */
@@ -68,7 +68,9 @@ export function refusals(facts: HostFacts, { isOurs, processor, now }: Asked): s
       : [`It has ${Math.floor(facts.memoryKib / 1024)} MiB of memory; 256 are needed.`]),
     ...(drift <= CLOCK_SECONDS
       ? []
-      : [`Its clock is ${drift} s off this controller’s, so its heartbeats would be refused.`]),
+      : [
+          `Its clock is ${drift} s off this controller’s; at most ${CLOCK_SECONDS} s are accepted. Heartbeats of a clock that is further off are refused, so have it kept by NTP.`,
+        ]),
   ]
 }
 
