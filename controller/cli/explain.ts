@@ -8,6 +8,7 @@ import { type Fault, sentenceOf } from './faults/fault.js'
 import { systemFault } from './faults/system-fault.js'
 import { OperatorError } from './operator-error.js'
 import { usesPrivateCluster, withoutPassword } from './state-directory/database-urls.js'
+import { visibleLines } from './terminal.js'
 
 /**
  * The text and exit status for an error of a command on a state directory. Ordinary faults get a sentence and the way
@@ -15,9 +16,11 @@ import { usesPrivateCluster, withoutPassword } from './state-directory/database-
  */
 export function explain(error: unknown, directory: string): { text: string; exitStatus: number } {
   if (error instanceof OperatorError) return { text: error.message, exitStatus: error.exitStatus }
-  if (error instanceof ConfigurationError || error instanceof UnusableDatabase || error instanceof EnrolmentError) {
+  if (error instanceof ConfigurationError || error instanceof UnusableDatabase) {
     return { text: error.message, exitStatus: 1 }
   }
+  // It may quote the host.
+  if (error instanceof EnrolmentError) return { text: visibleLines(error.message), exitStatus: 1 }
   if (error instanceof IpCommandError) {
     return {
       text: `${error.message.replace(/\.$/, '')}. \`krater doctor\` checks what this machine lacks.`,

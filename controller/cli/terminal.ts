@@ -23,6 +23,9 @@ export function visible(text: string): string {
   )
 }
 
+/** As visible, for text of several lines. */
+export const visibleLines = (text: string): string => text.split('\n').map(visible).join('\n')
+
 /** Formats rows as lines with aligned columns; the last column is not padded. */
 export function table(cells: readonly (readonly string[])[]): string[] {
   const rows = cells.map(row => row.map(visible))

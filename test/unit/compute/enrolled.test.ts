@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { judgeSurvey } from '../../../amphora-agent/enrolled/survey.js'
 import { type HostFacts, parseFacts } from '../../../controller/compute/enrolled/enrolment/facts.js'
+import { checkedChanges } from '../../../controller/compute/enrolled/enrolment/install.js'
 import { type KnownNetwork, matchInterfaces, refusals } from '../../../controller/compute/enrolled/enrolment/judge.js'
 import { judgeOwner } from '../../../controller/compute/enrolled/enrolment/owner.js'
 import type { HostState } from '../../../controller/compute/enrolled/hosts.js'
@@ -203,4 +204,13 @@ t.test('what a wiped host must not have', async t => {
       'nftables has the table inet krater_datagrams',
     ],
   )
+})
+
+t.test('what a host says was changed there', async t => {
+  const changes = ['masked haproxy.service absent', 'package haproxy', 'file /opt/krater/node', 'sshd', 'service']
+  t.same(checkedChanges([...changes, 'line /root/.ssh/authorized_keys ssh-ed25519 AAAA krater-operator']).length, 6)
+  t.throws(() => checkedChanges(['file /a\u0000b']), { message: /but "file \/a\\u0000b"/ })
+  t.throws(() => checkedChanges(['file \u001b[2J']), { message: /\\u001b/ })
+  t.throws(() => checkedChanges([`file ${'x'.repeat(1001)}`]), { message: /does not say/ })
+  t.throws(() => checkedChanges(Array.from({ length: 1001 }, () => 'sshd')), { message: /too many lines/ })
 })

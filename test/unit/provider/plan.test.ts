@@ -324,8 +324,10 @@ t.test('repairing an amphora', async t => {
   })
   await t.test('an amphora is restarted if it alone fell silent and it is unknown whether it serves', async t => {
     const opaque = { ...hung, serves: null }
+    const alone = facts({ silentAlone: new Set([hung.id]) })
     t.throws(() => plan(tree, observe(opaque), facts()), { ...unreachable, message: /may still carry traffic/ })
-    expectSteps(t, plan(tree, observe(opaque), facts({ silentAlone: new Set([hung.id]) })), restart, false)
+    expectSteps(t, plan(tree, observe(opaque), alone), restart, false)
+    t.throws(() => plan(tree, observe({ ...opaque, canBeCutOff: false }), alone), { message: /switch that host off/ })
   })
   await t.test('an amphora with nothing to serve and nothing to apply is left alone', async t => {
     const idle = { ...tree, appliedGeneration: tree.generation, listeners: [] }
@@ -352,17 +354,10 @@ t.test('repairing an amphora', async t => {
       const overdue = { ...mute, unreachableSeconds: 61 }
       expectSteps(t, plan(tree, observe(overdue), facts()), [['replace-amphora']], false)
       t.throws(() => plan(tree, observe(overdue), facts({ restartsLeft: 0 })), { code: 'restart-limit' })
+      t.throws(() => plan(tree, observe({ ...overdue, canBeCutOff: false }), facts()), { message: /SSH server/ })
       expectSteps(t, plan(tree, observe({ ...overdue, replacing: true }), facts()), [['allocate-amphora']], false)
     },
   )
-  await t.test('an amphora that nothing can cut off is replaced only if it is seen not to serve', async t => {
-    const apart = { ...hung, serves: null, canBeCutOff: false }
-    const alone = facts({ silentAlone: new Set([hung.id]) })
-    const mute = { ...apart, silentSeconds: 1, heardSeconds: 1, unreachableSeconds: 9999 }
-    t.throws(() => plan(tree, observe(mute), alone), { ...unreachable, message: /repair the SSH server/ })
-    t.throws(() => plan(tree, observe(apart), alone), { ...unreachable, message: /switch that host off/ })
-    expectSteps(t, plan(tree, observe({ ...apart, serves: false }), facts()), restart, false)
-  })
 })
 
 t.test('an active-standby pair', async t => {

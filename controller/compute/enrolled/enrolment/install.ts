@@ -57,7 +57,17 @@ export async function install(
     await session.upload(path, name, UPLOAD_MS)
   }
   say('Installing packages, accounts and the service')
-  return runScript(session, 'install.sh', dataLines(installData(installation, sums)), INSTALL_MS)
+  return checkedChanges(await runScript(session, 'install.sh', dataLines(installData(installation, sums)), INSTALL_MS))
+}
+
+const MAX_CHANGES = 1_000
+const CHANGE = /^[a-z-]+( [^\p{C}]{1,1000})?$/u
+
+/** Lines that install.sh writes down; the host may say anything. Pure. @throws EnrolmentError */
+export function checkedChanges(lines: readonly string[]): string[] {
+  const strange = lines.length > MAX_CHANGES ? 'too many lines' : lines.find(line => !CHANGE.test(line))
+  if (strange === undefined) return [...lines]
+  throw new EnrolmentError(`The host does not say what was changed there, but ${JSON.stringify(strange.slice(0, 60))}.`)
 }
 
 /**

@@ -38,7 +38,7 @@ import { OperatorError } from '../../../operator-error.js'
 import { changeSettings } from '../../../state-directory/change-settings.js'
 import { type Keys, keyFiles, loadKeys } from '../../../state-directory/keys.js'
 import { runningProcesses } from '../../../state-directory/run-record.js'
-import { print } from '../../../terminal.js'
+import { print, visible } from '../../../terminal.js'
 import { agentBundle, forwardedPorts, requireInstanceId } from '../../../wiring/drivers.js'
 import type { Instance } from '../../../wiring/instance.js'
 import { restart } from '../../up/restart.js'
@@ -245,7 +245,7 @@ async function listenAt({ directory, config }: Instance, address: string): Promi
 /** Begins anew on a host that was forgotten, or whose row was in no backup: it may even carry an amphora. */
 async function undoFormer(session: HostSession, hostId: string): Promise<void> {
   print('Undoing what a former enrolment changed there')
-  for (const kept of await undo(session, hostId)) print(kept)
+  for (const kept of await undo(session, hostId)) print(visible(kept))
 }
 
 async function installOn(
@@ -304,7 +304,7 @@ async function verify(instance: Instance, database: Database, id: string): Promi
     await wait(POLL_MS)
   } while (performance.now() - since < BEAT_MS)
   throw new OperatorError(
-    `The host is installed, but not enrolled yet: ${why}\nThe same command goes on once that is solved; \`krater amphora retire\` undoes everything.`,
+    `The host is installed, but not enrolled yet: ${visible(why)}\nThe same command goes on once that is solved; \`krater amphora retire\` undoes everything.`,
   )
 }
 

@@ -1,6 +1,6 @@
 import { enrolledHosts } from '../../../../compute/enrolled/hosts.js'
 import type { Command } from '../../../command.js'
-import { print, table } from '../../../terminal.js'
+import { print, table, visible } from '../../../terminal.js'
 import { withRows } from '../with-rows.js'
 
 const HEADING = ['name', 'state', 'address', 'zone', 'physical host', 'networks', 'amphora']
@@ -22,6 +22,6 @@ export const command: Command = {
       host.state === 'in use' ? (host.amphoraId ?? '-') : '-',
     ])
     for (const line of table([HEADING, ...lines])) print(line)
-    for (const { name, reason } of hosts) if (reason !== null) print(`${name}: ${reason}`)
+    for (const { name, reason } of hosts) if (reason !== null) print(`${name}: ${visible(reason)}`)
   },
 }

@@ -9,7 +9,7 @@ import { ask } from '../../../ask.js'
 import type { Command } from '../../../command.js'
 import { OperatorError } from '../../../operator-error.js'
 import { keyFiles } from '../../../state-directory/keys.js'
-import { print } from '../../../terminal.js'
+import { print, visible, visibleLines } from '../../../terminal.js'
 import type { Instance } from '../../../wiring/instance.js'
 import { withRows } from '../with-rows.js'
 import { identityOf } from './destination.js'
@@ -41,7 +41,7 @@ async function retire(instance: Instance, database: Database, given: Given): Pro
   }
   if (!(await beginRetirement(database, host.id))) throw new OperatorError(busy(host))
   if (given.forget === undefined) {
-    for (const kept of await undoOn(instance, host, given)) print(kept)
+    for (const kept of await undoOn(instance, host, given)) print(visible(kept))
   }
   await forgetHost(database, host.id)
   print(given.forget === true ? `${host.name} is forgotten.` : `${host.name} is retired: it is as it was before.`)
@@ -60,7 +60,7 @@ async function undoOn(instance: Instance, host: EnrolledHost, { identity }: Give
   } catch (error) {
     if (!(error instanceof EnrolmentError)) throw error
     throw new OperatorError(
-      `${host.name} is not retired yet: ${error.message}\nNo amphora gets it. The same command goes on; for a host that is gone for good, add --forget.`,
+      `${host.name} is not retired yet: ${visibleLines(error.message)}\nNo amphora gets it. The same command goes on; for a host that is gone for good, add --forget.`,
     )
   }
 }
