@@ -24,7 +24,8 @@ export async function checkHost(settings: Settings): Promise<Finding[]> {
   }
 }
 
-const emulated = (why: string): string => `they are emulated, at about a seventh of the speed of namespaces: ${why}`
+const emulated = (why: string): string =>
+  `they are emulated, and carry a ninth to a fifth of the requests of namespaces: ${why}`
 
 /** How many machines of the usual size have room. Pure. @param overhead MiB that QEMU takes for each */
 export function checkMemory(
