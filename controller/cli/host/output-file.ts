@@ -1,9 +1,12 @@
 import { closeSync, existsSync, openSync, renameSync, rmSync, statSync } from 'node:fs'
+import { basename, dirname } from 'node:path'
+import { removeLeftovers } from '../../process/leftovers.js'
 import { reasonOf, remedyFor } from '../faults/system-fault.js'
 import { OperatorError } from '../operator-error.js'
 
 /**
- * Writes a command's result to a file, readable only by its owner, which appears under its name once it is complete.
+ * Writes a command's result to a file, readable only by its owner, which appears under its name once it is complete. What
+ * killed commands have written for the same file is removed.
  * A path that is no plain file, such as /dev/stdout, is written directly.
  * @param write gets the path to write to
  * @throws OperatorError before `write` is called when the file cannot be written
@@ -16,6 +19,7 @@ export async function writeOutput(path: string, write: (path: string) => Promise
       closeSync(openSync(path, 'r+'))
       return await write(path)
     }
+    removeLeftovers(dirname(path), `${basename(path)}.new-`)
     closeSync(openSync(unfinished, 'wx', 0o600))
   } catch (error) {
     throw unwritable(path, error)

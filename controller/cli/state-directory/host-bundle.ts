@@ -4,6 +4,7 @@ import { basename, dirname, join } from 'node:path'
 import { promisify } from 'node:util'
 import * as z from 'zod'
 import type { Configuration } from '../../config/schema.js'
+import { removeLeftovers } from '../../process/leftovers.js'
 import { writePrivateFile } from '../../process/private-file.js'
 import { withTemporaryDirectory } from '../../process/temporary-directory.js'
 import { authorityCertificateFile } from '../api-tls/authority.js'
@@ -60,7 +61,7 @@ export async function packBundle(
   { manifest, settings, files }: HostBundle,
   workDirectory: string,
 ): Promise<void> {
-  await withTemporaryDirectory(join(workDirectory, 'bundle-'), async temporary => {
+  await withFiles(workDirectory, async temporary => {
     const put = (name: string, content: string | Buffer) =>
       writeFileSync(join(temporary, name), content, { mode: 0o600, flag: 'wx' })
     put(MANIFEST, `${JSON.stringify(manifest, null, 2)}\n`)
@@ -78,7 +79,7 @@ export async function packBundle(
 export async function unpackBundle(file: string, workDirectory: string): Promise<HostBundle> {
   if (!existsSync(file))
     throw new OperatorError(`There is no file ${file}. \`krater controller add\` on another host makes it.`)
-  return withTemporaryDirectory(join(workDirectory, 'bundle-'), async temporary => {
+  return withFiles(workDirectory, async temporary => {
     const isNoBundle = new OperatorError(
       `${file} is no bundle of a controller host, or it is damaged. \`krater controller add\` makes one.`,
     )
@@ -98,6 +99,12 @@ export async function unpackBundle(file: string, workDirectory: string): Promise
     if (!parsed.success) throw isNoBundle
     return { manifest: parsed.data, settings: settings.toString(), files: contents }
   })
+}
+
+/** Runs `work` with a directory for a bundle's files, after removing those that killed commands left: keys are in them. */
+function withFiles<T>(workDirectory: string, work: (directory: string) => Promise<T>): Promise<T> {
+  removeLeftovers(workDirectory, 'bundle-')
+  return withTemporaryDirectory(join(workDirectory, `bundle-${process.pid}-`), work)
 }
 
 function parseOrNull(text: string): unknown {

@@ -1,9 +1,11 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawnSync } from 'node:child_process'
+import { randomUUID } from 'node:crypto'
 import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { settingsForHost, withDatabaseFiles } from '../../../controller/cli/first-start/host-settings.js'
+import { writeOutput } from '../../../controller/cli/host/output-file.js'
 import {
   filesOf,
   serviceUrl,
@@ -103,6 +105,21 @@ t.test('another host gets the common settings, its own name and address, and the
     new Map([['/etc/ca.pem', '/state/keys/database-1']]),
   )
   t.same(filesOf(parseConfiguration(moved, {}).database.identity ?? ''), ['/state/keys/database-1'])
+})
+
+t.test('what killed commands left of bundles goes with the next one', async t => {
+  const directory = t.testdir({ run: {} })
+  const work = join(directory, 'run')
+  const file = join(directory, 'two.tar')
+  const { pid } = spawnSync('true')
+  for (const name of [`bundle-${pid}-a`, `bundle-${process.pid}-b`, 'bundle-c']) mkdirSync(join(work, name))
+  const kept = [`two.tar.new-${process.pid}-d`, `other.tar.new-${pid}`]
+  for (const name of [`two.tar.new-${pid}`, ...kept]) writeFileSync(join(directory, name), 'keys')
+  const host = { id: randomUUID(), name: 'two', address: '192.0.2.2' }
+  const manifest: HostBundle['manifest'] = { format: 1, version: '1', ...host, databaseFiles: {} }
+  await writeOutput(file, path => packBundle(path, { manifest, settings: HERE, files: new Map() }, work))
+  t.same(readdirSync(work).sort(), [`bundle-${process.pid}-b`, 'bundle-c'].sort(), 'those of others stay')
+  t.same(readdirSync(directory).sort(), [...kept, 'run', 'two.tar'].sort())
 })
 
 t.test('a bundle comes out as it was packed, and nothing else passes for one', async t => {
