@@ -7,7 +7,7 @@ import { postgresPrograms } from '../../database/private-cluster.js'
 import { networkDriver } from '../../network/drivers.js'
 import { OperatorError } from '../operator-error.js'
 import { usesPrivateCluster } from '../state-directory/database-urls.js'
-import { healthManagerHosts } from '../wiring/host-networks.js'
+import { healthManagerHosts, keyChannelHosts } from '../wiring/host-networks.js'
 import type { Instance } from '../wiring/instance.js'
 import type { Listener } from './ports.js'
 
@@ -94,13 +94,14 @@ export function listenersOf(config: Configuration, healthManagerHost: string | n
             port: key_manager_gateway_port,
           },
         ]),
-    {
+    ...keyChannelHosts(config, healthManagerHost).map((host, at) => ({
       what: 'the key channel',
       setting: 'key_manager.channel',
-      protocol: 'tcp',
-      host: config.key_manager.channel.host ?? healthManagerHost,
+      ...(at > 0 && { hostSetting: 'host.address' }),
+      protocol: 'tcp' as const,
+      host,
       port: config.key_manager.channel.port,
-    },
+    })),
     ...healthManagerHosts(config, healthManagerHost).map((host, at) => ({
       what: 'the health manager',
       setting: 'health_manager',

@@ -34,7 +34,7 @@ import { type ApiCertificate, openApiCertificate } from '../wiring/api-certifica
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { requireDefaultProvider } from '../wiring/default-provider.js'
 import { computeDriverOf, offersOf, openNetwork } from '../wiring/drivers.js'
-import { managementAddress } from '../wiring/host-networks.js'
+import { keyChannelHosts, managementAddress } from '../wiring/host-networks.js'
 import { type Instance, openDatabase, openInstance } from '../wiring/instance.js'
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
 import { openKeyring } from '../wiring/key-manager/keyring.js'
@@ -209,8 +209,8 @@ function keyManagerOf(
       await openCaBackends(service)
       refusals = createRefusalLog(database, log)
       const checks = createChecks({ inspectionMilliseconds: INSPECTION_MILLISECONDS })
-      const { host = await managementAddress(instance, await openNetwork(instance, open('network'))), port } =
-        config.key_manager.channel
+      const { host, port } = config.key_manager.channel
+      const address = host ?? (await managementAddress(instance, await openNetwork(instance, open('network'))))
       const files = keyFiles(config, directory)
       const channel = {
         service: { ...service, checks, recordRefusal: refusals.record },
@@ -218,8 +218,8 @@ function keyManagerOf(
         secret: loadChannelKeys(files).secret,
         log,
       }
-      channels = [...new Set([host, config.host.address ?? host])].map(address =>
-        startChannelServer({ ...channel, address: { host: address, port } }),
+      channels = keyChannelHosts(config, address).map(place =>
+        startChannelServer({ ...channel, address: { host: place, port } }),
       )
       return createKeyManagerApi({
         ...service,

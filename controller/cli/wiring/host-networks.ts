@@ -143,9 +143,23 @@ export function healthManagerHosts(
   { health_manager, host }: Pick<Configuration, 'health_manager' | 'host'>,
   address: string,
 ): [string, ...string[]] {
-  const first = health_manager.host ?? address
-  const isEverywhere = first === '0.0.0.0' || first === '::' || first === host.address
-  return host.address === undefined || isEverywhere ? [first] : [first, host.address]
+  return withHostAddress(health_manager.host ?? address, host)
+}
+
+/**
+ * Where the key channel listens: on the management network, and where amphorae on other machines ask.
+ * @param address this machine's on the management network
+ */
+export function keyChannelHosts(
+  { key_manager, host }: Pick<Configuration, 'key_manager' | 'host'>,
+  address: string,
+): [string, ...string[]] {
+  return withHostAddress(key_manager.channel.host ?? address, host)
+}
+
+function withHostAddress(first: string, { address }: Configuration['host']): [string, ...string[]] {
+  const isEverywhere = first === '0.0.0.0' || first === '::' || first === address
+  return address === undefined || isEverywhere ? [first] : [first, address]
 }
 
 /** This machine's address on the management network; loopback if the network driver has no networks on this host. */
