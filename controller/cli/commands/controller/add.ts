@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs'
+import { isIPv4 } from 'node:net'
 import { resolve } from 'node:path'
 import { Argument, InvalidArgumentError, Option } from 'commander'
 import { configurationFile, readConfiguration } from '../../../config/load.js'
@@ -16,10 +17,15 @@ import { databaseUrl, type Instance } from '../../wiring/instance.js'
 import { requireHostId, VERSION } from '../../wiring/this-host.js'
 import { withHosts } from './with-hosts.js'
 
+/** The kernel sends copies of heartbeats there, over IPv4: without them, no host learns that another one is gone. */
+const sharedAddress = hostAddress.refine(isIPv4, {
+  error: 'an IPv4 address: hosts hear each other’s amphorae over IPv4',
+})
+
 export const command: Command = {
   arguments: [
     new Argument('<name>', 'name of the new controller host').argParser(checkedBy(hostName)),
-    new Argument('<address>', 'address at which the other hosts reach it').argParser(checkedBy(hostAddress)),
+    new Argument('<address>', 'IPv4 address at which the other hosts reach it').argParser(checkedBy(sharedAddress)),
   ],
   options: [new Option('--output <file>', 'path of the bundle (default: krater-NAME.tar in the current directory)')],
   run: (directory, { name, address, output }: { name: string; address: string; output?: string }) =>
@@ -37,7 +43,7 @@ export const command: Command = {
     }),
 }
 
-function checkedBy(schema: typeof hostName | typeof hostAddress): (text: string) => string {
+function checkedBy(schema: typeof hostName | typeof sharedAddress): (text: string) => string {
   return text => {
     const parsed = schema.safeParse(text)
     if (parsed.success) return parsed.data
@@ -60,6 +66,11 @@ function requireSharing(instance: Instance): void {
   if (config.host.address === undefined) {
     throw new OperatorError(
       'Other hosts must know where to reach this one. Run: krater settings --restart host.address=ADDRESS',
+    )
+  }
+  if (!isIPv4(config.host.address)) {
+    throw new OperatorError(
+      `Hosts hear each other's amphorae over IPv4, and the address of this one is ${config.host.address}. Run: krater settings --restart host.address=ADDRESS`,
     )
   }
 }
