@@ -20,6 +20,7 @@ import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
 import { fabricOf, hostMachines } from '../wiring/drivers.js'
 import { leftOnHost, removeHostInterfaces } from '../wiring/host-networks.js'
+import { strandedHosts } from '../wiring/stranded-hosts.js'
 
 export const command: Command = {
   options: [
@@ -118,7 +119,9 @@ export async function removeEverything(directory: string, { confirmed }: { confi
     print(`${directory} holds no Krater instance.`)
     return
   }
-  if (!confirmed) await confirm(directory)
+  const stranded = strandedText(await strandedHosts(directory))
+  if (!confirmed) await confirm(directory, stranded)
+  else if (stranded !== '') print(stranded)
   const stopped = await stopControllers(directory)
   if (stopped.length > 0) print(`Stopped: ${stopped.join(', ')}.`)
   if (id !== null) await removeFromKernel(directory, id)
@@ -161,12 +164,19 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   await fabric.remove()
 }
 
-async function confirm(directory: string): Promise<void> {
+const strandedText = (names: readonly string[]): string =>
+  names.length === 0
+    ? ''
+    : `Nobody can retire these enrolled hosts afterwards: ${names.join(', ')}. \`krater amphora retire\` does it before; docs/enrolled-hosts.md says how to undo an enrolment by hand.`
+
+/** @param warning printed before the question; may be empty */
+async function confirm(directory: string, warning: string): Promise<void> {
   if (process.stdin.isTTY !== true || process.stdout.isTTY !== true) {
     throw new UsageError(
-      `This removes every load balancer, all data and all keys in ${directory}, and there is no terminal to ask for confirmation. To confirm, add --yes. Nothing was removed.`,
+      `This removes every load balancer, all data and all keys in ${directory}, and there is no terminal to ask for confirmation. To confirm, add --yes. Nothing was removed.${warning === '' ? '' : ` ${warning}`}`,
     )
   }
+  if (warning !== '') print(warning)
   const question = `This removes every load balancer, all data and all keys in ${directory} (${configurationFile(directory)}). Type yes to continue: `
   const refused = 'Nothing was removed. To remove everything, run the command again and type yes.'
   const answer = await ask(question).catch((error: unknown) => {
