@@ -3,7 +3,7 @@ export type Sighting = {
   id: string
   /** Time of its last sign of life, whatever the clock; null if it never gave one. */
   sign: string | null
-  /** Time at which another host last heard one of its amphorae; null if none ever did. */
+  /** Time at which another host last heard one of its amphorae; null unless that was so until its last sign of life. */
   heard: string | null
   /** Amphorae on it that may serve: they have a load balancer, and some health manager has heard them. */
   amphorae: number
@@ -52,14 +52,14 @@ export function look(
 
 /**
  * `alive`: it gives signs of life. `slow`: it does not, and nothing shows that its amphorae are gone with it. `gone`: it
- * has been silent, and so have its amphorae, which another host heard before.
+ * has been silent, and so have its amphorae, which another host heard until then.
  */
 export type Verdict = 'alive' | 'slow' | 'gone'
 
 /**
  * Judges another host. Its silence alone shows nothing: it may only have lost the database, or may have been stopped, and
  * its amphorae serve. So they must have fallen silent too, towards a health manager that listened all the time. Amphorae
- * that no other host ever heard are no evidence: there may be no way from them to here. Then only an operator can tell.
+ * that no other host heard until then are no evidence: there may be no way from them to here. Then only an operator can tell.
  * Pure.
  */
 export function judge({ at, hosts, listening }: Watch, id: string): Verdict {

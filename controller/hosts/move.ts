@@ -4,12 +4,20 @@ import { sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Sighting } from './judge.js'
 
+/**
+ * How long before a host's last sign of life one of its amphorae must have been heard: those that had been silent before,
+ * such as behind a firewall that somebody closed, show nothing. Hosts record once a second what they hear.
+ */
+const HEARD_SECONDS = 10
+
 /** What the database has of the other hosts that are not known to be gone. */
 export async function sightOthers(database: Database, hostId: string): Promise<Sighting[]> {
   return many(
     database,
     sql<Sighting>`
-     SELECT host.id, host.last_seen_at::text AS sign, host.amphorae_heard_at::text AS heard,
+     SELECT host.id, host.last_seen_at::text AS sign,
+            CASE WHEN host.amphorae_heard_at > host.last_seen_at - ${HEARD_SECONDS} * interval '1 second'
+                 THEN host.amphorae_heard_at::text END AS heard,
             (SELECT count(*)::int FROM amphora JOIN amphora_health heard ON heard.amphora_id = amphora.id
               WHERE amphora.host_id = host.id AND amphora.load_balancer_id IS NOT NULL) AS amphorae
        FROM controller_host host WHERE host.id <> ${hostId} AND host.gone_at IS NULL`,
@@ -91,12 +99,16 @@ export async function lostOf(database: Database, hostId: string, amphoraIds: rea
   return amphoraIds.filter(id => !kept.has(id))
 }
 
-/** The host is back, and nothing of what it lost is left on it: its workers may go on. */
-export async function declareBack(database: Database, hostId: string, goneAt: string): Promise<void> {
-  await execute(
+/**
+ * The host is back, and nothing of what it lost is left on it: its workers may go on.
+ * @returns false if it was removed, or declared gone again
+ */
+export async function declareBack(database: Database, hostId: string, goneAt: string): Promise<boolean> {
+  const written = await execute(
     database,
     sql`UPDATE controller_host SET gone_at = NULL WHERE id = ${hostId} AND gone_at = ${goneAt}::timestamptz AND removed_at IS NULL`,
   )
+  return written > 0
 }
 
 /**

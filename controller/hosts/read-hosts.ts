@@ -72,7 +72,7 @@ export async function hostAddresses(database: Database): Promise<string[]> {
   return rows.map(({ address }) => address)
 }
 
-/** All controller hosts with their processes, by name. */
+/** The controller hosts with their processes, by name; removed ones as long as something is bound to them. */
 export async function readHosts(database: Database): Promise<HostRow[]> {
   const { hosts } = await one(
     database,
@@ -89,7 +89,9 @@ export async function readHosts(database: Database): Promise<HostRow[]> {
                         (SELECT count(*)::int FROM load_balancer held
                           WHERE held.lease_until > now() AND starts_with(held.lease_owner, process.owner || ' ')) AS leases
                    FROM controller_process process WHERE process.host_id = host.id) p) AS processes
-         FROM controller_host host) h`,
+         FROM controller_host host
+        WHERE host.removed_at IS NULL OR EXISTS (SELECT FROM amphora WHERE host_id = host.id)
+           OR EXISTS (SELECT FROM load_balancer WHERE host_id = host.id)) h`,
   )
   return z.array(hostSchema).parse(hosts)
 }

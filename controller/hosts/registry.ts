@@ -1,7 +1,7 @@
 import type { Database } from '../database/connection.js'
 import { execute, maybeOne } from '../database/query.js'
 import { sql } from '../database/sql.js'
-import { isUniqueViolation, sqlState } from '../database/transaction.js'
+import { isUniqueViolation } from '../database/transaction.js'
 
 /** A controller host, as it describes itself. */
 export type ControllerHost = {
@@ -30,11 +30,13 @@ export const SIGN_SECONDS = 2
 export class HostNameTaken extends Error {}
 /** The database does not know the host: it was removed, or this is another database. */
 export class HostUnknown extends Error {}
+/** The host runs from another state directory. */
+export class HostElsewhere extends Error {}
 
 /**
  * Writes what the host says of itself.
  * @param isNew whether it may be the first time
- * @throws HostNameTaken, HostUnknown
+ * @throws HostNameTaken, HostUnknown, HostElsewhere
  */
 export async function registerHost(database: Database, host: ControllerHost, isNew: boolean): Promise<void> {
   const { id, name, address, instance, version } = host
@@ -49,9 +51,13 @@ export async function registerHost(database: Database, host: ControllerHost, isN
     const written = await execute(
       database,
       sql`UPDATE controller_host SET name = ${name}, address = ${address}, instance = ${instance}, version = ${version}
-           WHERE id = ${id} AND removed_at IS NULL`,
+           WHERE id = ${id} AND removed_at IS NULL AND coalesce(instance, ${instance}) = ${instance}`,
     )
-    if (written === 0) throw new HostUnknown(`The database does not know the controller host ${name} (${id}).`)
+    if (written > 0) return
+    const elsewhere = sql`SELECT FROM controller_host WHERE id = ${id} AND removed_at IS NULL`
+    if ((await maybeOne(database, elsewhere)) !== undefined)
+      throw new HostElsewhere(`The controller host ${name} (${id}) has started from another state directory before.`)
+    throw new HostUnknown(`The database does not know the controller host ${name} (${id}).`)
   } catch (error) {
     if (isUniqueViolation(error)) throw new HostNameTaken(`Another controller host has the name ${name}.`)
     throw error
@@ -71,7 +77,7 @@ export async function reserveHost(
     database,
     sql<{ id: string }>`
       INSERT INTO controller_host AS host (id, name, address) VALUES (gen_random_uuid(), ${name}, ${address})
-      ON CONFLICT (name) DO UPDATE SET address = excluded.address WHERE host.last_seen_at IS NULL AND host.removed_at IS NULL
+      ON CONFLICT (name) WHERE removed_at IS NULL DO UPDATE SET address = excluded.address WHERE host.last_seen_at IS NULL
       RETURNING id`,
   )
   if (row === undefined) throw new HostNameTaken(`Another controller host has the name ${name}.`)
@@ -87,22 +93,23 @@ export async function signOf(database: Database, hostId: string): Promise<string
   return row?.sign ?? null
 }
 
-/** The host will not come back: its row goes once nothing is bound to it any more. */
+/** The host will not come back. Its name is free at once. */
 export async function markRemoved(database: Database, hostId: string): Promise<void> {
   await execute(database, sql`UPDATE controller_host SET removed_at = coalesce(removed_at, now()) WHERE id = ${hostId}`)
 }
 
-/** Forgets removed hosts to which nothing is bound. */
+/** A host that was only cut off, and is back within this time, finds that it was removed. */
+const REMEMBERED_DAYS = 90
+
+/** Forgets hosts that were removed long ago and to which nothing is bound. */
 export async function forgetRemovedHosts(database: Database): Promise<void> {
   await execute(
     database,
     sql`DELETE FROM controller_host host
-         WHERE removed_at IS NOT NULL AND NOT EXISTS (SELECT FROM amphora WHERE host_id = host.id)
+         WHERE removed_at < now() - ${REMEMBERED_DAYS} * interval '1 day' AND NOT EXISTS (SELECT FROM amphora WHERE host_id = host.id)
            AND NOT EXISTS (SELECT FROM load_balancer WHERE host_id = host.id)`,
   )
 }
-
-const FOREIGN_KEY_VIOLATION = '23503'
 
 /**
  * Records that a process is alive, and so is its host.
@@ -113,23 +120,20 @@ export async function recordSignOfLife(
   hostId: string,
   { name, pid, version, owner }: ControllerProcess,
 ): Promise<void> {
-  try {
-    await execute(
-      database,
-      sql`
+  const written = await execute(
+    database,
+    sql`
        WITH host AS (
          UPDATE controller_host SET last_seen_at = now()
-          WHERE id = ${hostId} AND (last_seen_at IS NULL OR last_seen_at < now() - interval '1 second'))
+          WHERE id = ${hostId} AND removed_at IS NULL AND (last_seen_at IS NULL OR last_seen_at < now() - interval '1 second'))
        INSERT INTO controller_process (host_id, name, pid, version, owner)
-       VALUES (${hostId}, ${name}, ${pid}, ${version}, ${owner})
+       SELECT id, ${name}::text, ${pid}::int, ${version}::text, ${owner}::text FROM controller_host
+        WHERE id = ${hostId} AND removed_at IS NULL
        ON CONFLICT (host_id, name, pid) DO UPDATE
           SET last_seen_at = now(), version = excluded.version, owner = excluded.owner,
               started_at = CASE WHEN controller_process.owner = excluded.owner THEN controller_process.started_at ELSE now() END`,
-    )
-  } catch (error) {
-    if (sqlState(error) === FOREIGN_KEY_VIOLATION) throw new HostUnknown(`The controller host ${hostId} was removed.`)
-    throw error
-  }
+  )
+  if (written === 0) throw new HostUnknown(`The controller host ${hostId} was removed.`)
 }
 
 /** Forgets a process that ends. */

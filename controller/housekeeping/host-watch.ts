@@ -59,8 +59,10 @@ export async function returnHost({ database, compute, hostId, log }: Omit<HostWa
   const machines = (await compute.list()).map(({ amphoraId }) => amphoraId)
   const lost = await lostOf(database, hostId, machines)
   for (const amphoraId of lost) await compute.delete(amphoraId)
-  await declareBack(database, hostId, goneAt)
-  log.warn({ goneAt, machines: lost }, 'this host was held to be gone; it removed the machines that it has lost')
+  const isBack = await declareBack(database, hostId, goneAt)
+  // A host that was removed stays gone, and comes here again.
+  if (isBack || lost.length > 0)
+    log.warn({ goneAt, machines: lost }, 'this host was held to be gone; it removed the machines that it has lost')
   return lost.length
 }
 

@@ -1,5 +1,5 @@
 import type { Database } from '../../database/connection.js'
-import { type ControllerHost, HostNameTaken, HostUnknown, registerHost } from '../../hosts/registry.js'
+import { type ControllerHost, HostElsewhere, HostNameTaken, HostUnknown, registerHost } from '../../hosts/registry.js'
 import manifest from '../../package.json' with { type: 'json' }
 import { OperatorError } from '../operator-error.js'
 import { ensureHostRecord, hostNameOf, readHostRecord, writeHostRecord } from '../state-directory/host.js'
@@ -37,6 +37,11 @@ export async function registerThisHost(instance: Instance, database: Database): 
     if (error instanceof HostNameTaken) {
       throw new OperatorError(
         `Another controller host of this database is called ${host.name}. Give this one another name, in host.name of krater.yaml or in KRATER_HOST_NAME. If this is that host, set up anew: \`krater controller remove ${host.name}\` removes what it was.`,
+      )
+    }
+    if (error instanceof HostElsewhere) {
+      throw new OperatorError(
+        `The controller host ${host.name} runs from another machine or state directory already; two would make the same amphorae. Another machine needs a bundle of its own: run \`krater controller add\` with another name. If the other one is lost for good, run \`krater controller remove ${host.name}\` on another host, then \`krater controller add ${host.name}\`.`,
       )
     }
     if (error instanceof HostUnknown) {

@@ -24,6 +24,7 @@ import { enrolledHosts } from './022-enrolled-hosts.js'
 import { agentUpgrades } from './023-agent-upgrades.js'
 import { routerHost } from './024-router-host.js'
 import { toldControllers } from './025-told-controllers.js'
+import { removedHosts } from './026-removed-hosts.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -51,4 +52,5 @@ export const migrations: readonly Migration[] = [
   agentUpgrades,
   routerHost,
   toldControllers,
+  removedHosts,
 ]

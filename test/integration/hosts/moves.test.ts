@@ -14,8 +14,11 @@ import { hostState, readHosts } from '../../../controller/hosts/read-hosts.js'
 import {
   forgetPredecessors,
   forgetProcess,
+  forgetRemovedHosts,
+  markRemoved,
   recordSignOfLife,
   registerHost,
+  reserveHost,
 } from '../../../controller/hosts/registry.js'
 import { hasSpanningRouters } from '../../../controller/hosts/router-host.js'
 import { returnHost, watchHosts } from '../../../controller/housekeeping/host-watch.js'
@@ -54,6 +57,9 @@ t.test('hosts make themselves known once, under names of their own', async t => 
   await registerHost(db, { ...here, address: '192.0.2.1', version: '2' }, true)
   await t.rejects(registerHost(db, hostOf('there'), true), /Another controller host has the name there/)
   await t.rejects(registerHost(db, hostOf('restored'), false), /does not know the controller host restored/)
+  const copy = { ...there, instance: 'fghij', address: '192.0.2.2' }
+  for (const isNew of [true, false])
+    await t.rejects(registerHost(db, copy, isNew), { name: 'Error', message: /started from another state directory/ })
   const [first] = await readHosts(db)
   t.match(first, { name: 'here', address: '192.0.2.1', version: '2', silent_seconds: null, processes: [] })
 })
@@ -223,6 +229,59 @@ t.test('a silent host whose amphorae never served is declared gone, after half a
   t.equal(await db('amphora').where({ id: warm }).first(), undefined)
   await db('amphora').delete()
   await db('load_balancer').delete()
+})
+
+t.test('amphorae that had been silent before their host are no evidence', async t => {
+  await db('controller_host').update({ gone_at: null })
+  const heardOn = async (id: string) => (await sightOthers(db, here.id)).find(host => host.id === id)?.heard
+  const heardBefore = (seconds: number) =>
+    db('controller_host')
+      .where({ id: there.id })
+      .update({
+        last_seen_at: db.raw(`now() - interval '1 hour'`),
+        amphorae_heard_at: db.raw(`now() - interval '1 hour' - ? * interval '1 second'`, [seconds]),
+      })
+  await heardBefore(5)
+  t.not(await heardOn(there.id), null)
+  await heardBefore(-600)
+  t.not(await heardOn(there.id), null, 'they were heard for longer')
+  await heardBefore(60)
+  t.equal(await heardOn(there.id), null)
+})
+
+t.test('a removed host that was only cut off removes what it has lost, and works no more', async t => {
+  const cut = hostOf('cut')
+  await registerHost(db, cut, true)
+  await recordSignOfLife(db, cut.id, worker('w'))
+  const [sign] = (await sightOthers(db, here.id)).filter(({ id }) => id === cut.id)
+  const lb = await due({ host_id: cut.id, applied_generation: 1 })
+  t.ok(await declareGone(db, cut.id, sign?.sign ?? null))
+  await markRemoved(db, cut.id)
+  await forgetRemovedHosts(db)
+  t.ok(
+    (await readHosts(db)).some(({ id }) => id === cut.id),
+    'it is shown while it has load balancers',
+  )
+  await db('load_balancer').where({ id: lb }).delete()
+  t.notOk((await readHosts(db)).some(({ id }) => id === cut.id))
+  t.not(await reserveHost(db, { name: 'cut', address: '192.0.2.9' }), cut.id, 'its name is free')
+
+  const deleted: string[] = []
+  const machines = [randomUUID(), randomUUID(), randomUUID(), randomUUID()].map(amphoraId => ({
+    ...{ amphoraId, computeId: amphoraId, name: amphoraId, driver: 'namespace', state: 'running' as const },
+  }))
+  const compute = { list: async () => machines, delete: async (id: string) => void deleted.push(id) }
+  t.equal(await returnHost({ database: db, compute, hostId: cut.id, log }), 4)
+  t.equal(deleted.length, 4, 'however many these are')
+  t.not(await goneSince(db, cut.id), null, 'its workers claim nothing')
+  await t.rejects(recordSignOfLife(db, cut.id, worker('w')), /was removed/)
+  await t.rejects(registerHost(db, cut, false), /does not know/)
+  await db('controller_host')
+    .where({ id: cut.id })
+    .update({ removed_at: db.raw(`now() - interval '91 days'`) })
+  await forgetRemovedHosts(db)
+  t.equal(await db('controller_host').where({ id: cut.id }).first(), undefined, 'after a while it is forgotten')
+  await db('controller_host').where({ name: 'cut' }).delete()
 })
 
 t.test('routers on networks that span hosts are on one host, until it is gone', async t => {

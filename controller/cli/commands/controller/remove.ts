@@ -1,11 +1,14 @@
 import { Argument, Option } from 'commander'
-import { declareGone } from '../../../hosts/move.js'
+import { declareGone, goneSince } from '../../../hosts/move.js'
 import { hostState, readHosts } from '../../../hosts/read-hosts.js'
 import { forgetRemovedHosts, markRemoved, signOf } from '../../../hosts/registry.js'
 import type { Command } from '../../command.js'
 import { OperatorError } from '../../operator-error.js'
 import { print } from '../../terminal.js'
 import { withHosts } from './with-hosts.js'
+
+const runs = (name: string) =>
+  new OperatorError(`Processes of ${name} are running. Stop them first, with \`krater down\` on ${name}.`)
 
 export const command: Command = {
   arguments: [new Argument('<name>', 'name of the controller host')],
@@ -19,7 +22,7 @@ export const command: Command = {
         throw new OperatorError(`There is no controller host ${name}. \`krater controller list\` lists all.`)
       }
       if (hostState(host) === 'alive') {
-        throw new OperatorError(`Processes of ${name} are running. Stop them first, with \`krater down\` on ${name}.`)
+        throw runs(name)
       }
       const carries = host.load_balancers + host.amphorae
       if (carries > 0 && hostState(host) !== 'gone' && gone !== true) {
@@ -27,7 +30,9 @@ export const command: Command = {
           `${name} has ${host.load_balancers} load balancers, whose amphorae may still serve. Turn its machine off, then run: krater controller remove --gone ${name}`,
         )
       }
-      await declareGone(database, host.id, await signOf(database, host.id))
+      const isDeclared = await declareGone(database, host.id, await signOf(database, host.id))
+      // A process may have started just now, or the host was gone before.
+      if (!isDeclared && (await goneSince(database, host.id)) === null) throw runs(name)
       await markRemoved(database, host.id)
       await forgetRemovedHosts(database)
       print(
