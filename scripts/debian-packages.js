@@ -50,6 +50,12 @@ export const TEST_PACKAGES = [
 export const IMAGE_PACKAGES = ['e2fsprogs', 'grub-pc-bin', 'kmod', 'mmdebstrap', 'qemu-utils', 'xz-utils']
 /** Those of a virtual machine, for a suite and a benchmark. */
 export const MACHINE_PACKAGES = ['busybox-static', 'kmod', 'qemu-system-x86']
+/** Those of a host that tests enroll, beside the essential ones. */
+export const HOST_PACKAGES = [
+  ...['ca-certificates', 'dbus', 'iproute2', 'libpam-systemd', 'openssh-server', 'procps', 'sudo', 'systemd-sysv'],
+]
+/** What an enrolment installs on a host; controller/compute/enrolled/enrolment/install.ts names them. */
+export const ENROLMENT_PACKAGES = ['conntrack', 'haproxy', 'iputils-ping', 'keepalived', 'nftables', 'procps']
 /** What checks the Vagrantfile; docs/lab.md has what runs the lab. */
 export const LAB_PACKAGES = ['vagrant']
 /** A replicated PostgreSQL. */

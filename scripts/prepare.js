@@ -2,6 +2,7 @@ import { existsSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, isBuilt } from './build.js'
+import { buildHost, missingHosts } from './debian-hosts.js'
 import { fetchKernel, hasKernel } from './debian-kernel.js'
 import {
   CLUSTER_PACKAGES,
@@ -25,6 +26,7 @@ const logFile = join(root, 'prepare.log')
  * @param withTests also installs what the tests and benchmarks need
  * @param withMachine also installs what a virtual machine needs, and fetches its kernel
  * @param withEmulator also installs what a virtual machine with a kernel of its own needs
+ * @param withHosts also builds the root file systems of hosts that tests enroll
  * @param withImages also installs what builds images
  * @param withCluster also installs a replicated PostgreSQL
  * @param withSuites also installs the suites of other projects
@@ -33,6 +35,7 @@ export async function prepare({
   withTests = false,
   withMachine = false,
   withEmulator = false,
+  withHosts = false,
   withImages = false,
   withCluster = false,
   withSuites = false,
@@ -42,7 +45,7 @@ export async function prepare({
     ...SERVICE_PACKAGES,
     ...(withTests ? [...TEST_PACKAGES, ...LAB_PACKAGES] : []),
     ...(withMachine || withEmulator ? MACHINE_PACKAGES : []),
-    ...(withImages ? IMAGE_PACKAGES : []),
+    ...(withImages || withHosts ? IMAGE_PACKAGES : []),
     ...(withCluster ? CLUSTER_PACKAGES : []),
     ...(withSuites ? SUITE_PACKAGES : []),
   ]
@@ -54,6 +57,9 @@ export async function prepare({
   }
   if (!fresh) await step('npm packages', report => installNodeModules(withTests, report))
   if (withMachine && !hasKernel()) await step('Debian’s kernel', report => fetchKernel({ logFile, report }))
+  for (const host of withHosts ? missingHosts() : []) {
+    await step(`A host with Debian ${host.suite}`, report => buildHost(host, { logFile, report }))
+  }
   if (!isBuilt()) await step('Build', build)
 }
 

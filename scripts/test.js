@@ -19,7 +19,9 @@ const isSuite = file => file.startsWith('test/suites/')
 /** So do the tests of several machines. */
 const isOfMachines = file => file.startsWith('test/machines/')
 /** Those that boot the image of an amphora. */
-const bootsImage = file => isOfMachines(file) || file === 'test/end-to-end/virtual-machine.test.ts'
+const bootsImage = file => /^test\/(machines|end-to-end)\/(.*\/)?virtual-machine\./.test(file)
+/** Those that enroll hosts. */
+const enrollsHosts = file => /^test\/machines\/(.*\/)?enrolled-host\./.test(file)
 const temporaryIn = directory => join(directory, 'tmp')
 const recordIn = directory => join(directory, 'test.log')
 
@@ -32,6 +34,7 @@ await runScript(async () => {
     withTests: true,
     withMachine: suites,
     withEmulator: boots,
+    withHosts: files.some(enrollsHosts),
     withSuites: suites,
     withCluster: files.some(isOfMachines),
   })

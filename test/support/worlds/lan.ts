@@ -17,6 +17,8 @@ export type Lan = {
   address: { v4: (host: number) => string; v6: (host: number) => string }
   /** Adds a machine with these addresses at `eth0`. @returns its namespace */
   machine: (host: number) => Promise<string>
+  /** Plugs an interface of another machine's namespace in, and gives it these addresses. */
+  plug: (namespace: string, device: string, host: number, mac: string) => Promise<void>
   /** Adds the host's interface, as when a driver finds its card. */
   plugHost: () => Promise<void>
 }
@@ -123,6 +125,10 @@ export async function createLan(t: Test): Promise<Lan> {
       await plug(`m${host}`, ['name', 'eth0', 'netns', namespace])
       await configure(namespace, 'eth0', host)
       return namespace
+    },
+    plug: async (namespace, device, host, mac) => {
+      await plug(`m${host}`, ['name', device, 'address', mac, 'netns', namespace])
+      await configure(namespace, device, host)
     },
   }
 }
