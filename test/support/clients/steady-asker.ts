@@ -9,10 +9,9 @@ export type Gaps = { answered: number; missed: number; longestMs: number }
 export type Asked = { protocol: 'http' | 'tcp' | 'udp'; host: string; port: number }
 
 /** The program's code. It is passed as text, so it cannot use anything outside this function. */
-function program(targets: Asked[]): void {
+function program(targets: Asked[], waitMs: number): void {
   const net = process.getBuiltinModule('node:net')
   const dgram = process.getBuiltinModule('node:dgram')
-  const WAIT_MS = 400
   const WARM = 11
   const once = ({ protocol, host, port }: Asked, done: (answered: boolean) => void) => {
     if (protocol === 'udp') {
@@ -26,14 +25,14 @@ function program(targets: Asked[]): void {
         done(answered)
       }
       // An answer that has come while this process had no processor is in time: it is read first.
-      const limit = setTimeout(() => setImmediate(end, false), WAIT_MS)
+      const limit = setTimeout(() => setImmediate(end, false), waitMs)
       socket.on('message', () => end(true))
       socket.on('error', () => undefined)
       socket.send('x', port, host)
       return
     }
     const socket = net.connect({ host, port })
-    socket.setTimeout(WAIT_MS, () => setImmediate(() => socket.destroy()))
+    socket.setTimeout(waitMs, () => setImmediate(() => socket.destroy()))
     let answered = false
     socket.on('connect', () => socket.write(protocol === 'http' ? 'GET / HTTP/1.0\r\nHost: vip\r\n\r\n' : 'x'))
     socket.on('data', data => {
@@ -67,14 +66,16 @@ function program(targets: Asked[]): void {
 /**
  * Asks every target again and again, each time on a new connection. Resolves once each has answered a few times.
  * @param start starts a program with pipes to its standard input and output
+ * @param waitMs for how long a request may take: later, it counts as missed
  * @returns a function that ends it and tells what each target's requests saw
  */
 export async function askSteadily(
   t: Test,
   start: (program: string, args: string[]) => ChildProcess,
   targets: readonly Asked[],
+  { waitMs = 400 }: { waitMs?: number } = {},
 ): Promise<() => Promise<Gaps[]>> {
-  const child = start(process.execPath, ['-e', `(${program})(${JSON.stringify(targets)})`])
+  const child = start(process.execPath, ['-e', `(${program})(${JSON.stringify(targets)}, ${waitMs})`])
   const { stdin, stdout } = child
   if (stdin === null || stdout === null) throw new Error('The asker has no pipes')
   t.teardown(() => child.kill('SIGKILL'))

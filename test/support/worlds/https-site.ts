@@ -2,6 +2,7 @@ import { connect, type TLSSocket } from 'node:tls'
 import type { Test } from 'tap'
 import type { ApiClient } from '../../../controller/cli/api-client.js'
 import { askHttps } from '../clients/https-load.js'
+import { storeSecret } from '../clients/stored-secret.js'
 import { makeBundle, makePair, type Pair, type PairOptions } from '../inputs/certificates.js'
 import { createMember } from '../services/members.js'
 import { type Krater, until } from './krater.js'
@@ -56,14 +57,7 @@ export async function createHttpsSite(
     subnets: { id: string; name: string }[]
   }
   const subnet = (name: string) => subnets.find(one => one.name === name)?.id
-  const storeBytes = async (bytes: Buffer) => {
-    const body = {
-      payload: bytes.toString('base64'),
-      payload_content_type: 'application/octet-stream',
-      payload_content_encoding: 'base64',
-    }
-    return ((await api.request('key-manager', 'POST', '/v1/secrets', body)) as { secret_ref: string }).secret_ref
-  }
+  const storeBytes = (bytes: Buffer) => storeSecret(api, bytes)
   const store = (pair: Pair) => storeBytes(makeBundle(pair))
   const { loadbalancer } = await send<{
     loadbalancer: { id: string; vip_address: string; listeners: { id: string }[]; pools: { id: string }[] }
