@@ -115,7 +115,7 @@ const cases = {
       t.equal(status, 0, stdout + stderr)
     })
     t.equal(missed, 0, 'every request is answered')
-    t.match((await upgrade('--dry-run')).stdout, / 0 to upgrade: .* 1 are current/)
+    t.match((await upgrade('--dry-run')).stdout, / 0 to upgrade: .* 1 is current/)
     t.equal((await amphora()).id, id, 'the same amphora')
   },
 

@@ -92,7 +92,7 @@ function linesOf({ upgrades, current, left, elsewhere }: UpgradePlan, { bundle }
     ...[...elsewhere].map(
       ([host, count]) => `${amphoraeOf(count, 'belongs', 'belong')} to the host ${host}. Run the command there too.`,
     ),
-    `The agent is ${short(bundle)}. ${upgrades.length} to upgrade: ${upgrades.length - replaced} in place, ${replaced} by replacement. ${current.length} are current.`,
+    `The agent is ${short(bundle)}. ${upgrades.length} to upgrade: ${upgrades.length - replaced} in place, ${replaced} by replacement. ${current.length === 1 ? '1 is' : `${current.length} are`} current.`,
   ]
 }
 
