@@ -51,7 +51,7 @@ const numbersOf = (kind: Acknowledged, acknowledged: readonly string[]): number[
 
 t.test('two controller hosts over a replicated PostgreSQL', async t => {
   const room = await createMachineRoom(t)
-  const database = await startPatroni(t, room)
+  const database = await startPatroni(room)
   const [one, two] = [await addControllerHost(t, room, 'one'), await addControllerHost(t, room, 'two')]
   const work = mkdtempSync(join(tmpdir(), 'kr-storm-'))
   t.teardown(() => rmSync(work, { recursive: true, force: true }))

@@ -3,7 +3,6 @@ import { chownSync, closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFi
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import type { Test } from 'tap'
 import { postgresPrograms } from '../../../controller/database/private-cluster.js'
 import { until } from '../worlds/krater.js'
 import type { MachineRoom, RoomMachine } from '../worlds/machine-room.js'
@@ -34,11 +33,11 @@ export type PatroniCluster = {
 }
 
 /** Starts a cluster that acknowledges a change once a second node has it. */
-export async function startPatroni(t: Test, room: MachineRoom): Promise<PatroniCluster> {
+export async function startPatroni(room: MachineRoom): Promise<PatroniCluster> {
   const directory = mkdtempSync(join(tmpdir(), 'kr-patroni-'))
   const { uid, gid } = await postgresAccount()
   chownSync(directory, uid, gid)
-  t.teardown(() => rmSync(directory, { recursive: true, force: true }))
+  room.afterEnd(() => rmSync(directory, { recursive: true, force: true }))
   const keeper = await room.add('etcd')
   const nodes = [await room.add('db1'), await room.add('db2'), await room.add('db3')]
   await makeCertificates(directory, nodes, { uid, gid })
