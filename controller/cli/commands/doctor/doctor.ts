@@ -12,6 +12,7 @@ import { isInitialised, openInstance } from '../../wiring/instance.js'
 import { checkAmphorae } from './amphorae.js'
 import { checkApiTls } from './api-tls.js'
 import { checkCompute } from './compute.js'
+import { checkControllerHosts } from './controller-hosts.js'
 import { checkDatabase } from './database.js'
 import { environmentOf } from './environment.js'
 import { checkKeyFiles, checkKeyManager } from './keys.js'
@@ -51,6 +52,7 @@ export async function doctor(directory: string): Promise<number> {
     await check('database', () => checkDatabase(instance, running))
     if (!findings.some(({ about, state }) => about.startsWith('database') && state !== 'ok')) {
       await check('master key', () => checkKeyManager(instance))
+      await check('controller hosts', () => checkControllerHosts(instance))
       await check('amphorae', () => checkAmphorae(instance, running))
       await check('routers', () => checkRouters(instance))
       await check('reach', () => checkReach(instance))
