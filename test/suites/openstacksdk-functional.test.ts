@@ -47,6 +47,7 @@ const SUITES: Readonly<Record<string, Omit<Suite, 'tests'>>> = {
     passing: 34,
   },
   cloud: {
+    together: ['test_groups', 'test_identity', 'test_users'],
     excluded: { [CLEANUP]: 'a project of its own' },
     skipped: {
       ...all('clustering service not supported by cloud', ['clustering']),

@@ -20,6 +20,8 @@ export type Suite = {
   tests: string
   /** A regular expression that selects some of them. */
   select?: string
+  /** Modules that one process runs, one after another: each removes objects with the names that the others use. */
+  together?: readonly string[]
   /** Tests that are not run, by regular expressions. */
   excluded?: Reasons
   /** Tests that skip themselves, each with a part of the reason that it gives. */
@@ -54,9 +56,10 @@ export async function runSuite(
   timeout = 1_000_000,
 ): Promise<Result[]> {
   t.setTimeout(timeout + 60_000)
-  const { tests, select, excluded = {}, passing } = suite
+  const { tests, select, together = [], excluded = {}, passing } = suite
   // The tests of a class share what its setUpClass made, so one process runs them all.
-  const config = `[DEFAULT]\ntest_path=${PACKAGES}/${tests}\ntop_dir=${PACKAGES}\ngroup_regex=([^\\.]*\\.)*\n`
+  const groups = `.*\\.(?=(${together.join('|')})\\.)|([^\\.]*\\.)*`
+  const config = `[DEFAULT]\ntest_path=${PACKAGES}/${tests}\ntop_dir=${PACKAGES}\ngroup_regex=${groups}\n`
   writeFileSync(join(directory, '.stestr.conf'), config)
   const without = Object.keys(excluded).join('|')
   const args = [
