@@ -19,6 +19,7 @@ import type { AgentBundle } from '../provider/amphora/agent/bundle.js'
 import type { AgentConnections } from '../provider/amphora/agent/connection.js'
 import { upgradeAgents } from './agent-upgrades.js'
 import { giveExpiryNotices } from './expiry-notices.js'
+import { retryOnFreedHosts } from './freed-hosts.js'
 import { returnHost, watchHosts } from './host-watch.js'
 import { NOTHING_WATCHED, watchInterfaces, watchMachines } from './machine-watch.js'
 import type { HousekeepingSettings } from './options.js'
@@ -129,7 +130,10 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
     repeat('watching network interfaces', INTERFACES_SECONDS, stopping.signal, log, async () => {
       reportedInterfaces = await watchInterfaces({ database, compute, log }, reportedInterfaces)
     }),
-    repeat('tending machines', TEND_SECONDS, stopping.signal, log, async () => compute.tend?.()),
+    repeat('tending machines', TEND_SECONDS, stopping.signal, log, async () => {
+      await compute.tend?.()
+      await retryOnFreedHosts(database)
+    }),
     repeat('checking agents', REACH_SECONDS, stopping.signal, log, () =>
       checkReach({
         ...options,
