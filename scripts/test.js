@@ -1,9 +1,9 @@
 import { chmodSync, closeSync, copyFileSync, mkdirSync, openSync, readdirSync, rmSync, writeSync } from 'node:fs'
 import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { buildAmphoraImage } from './amphora-image.js'
 import { bundleTests, testDirectories } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
+import { buildAmphoraImage, buildLabBoxes } from './machine-images.js'
 import { prepare } from './prepare.js'
 import { Failure, runScript, say } from './progress.js'
 import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
@@ -20,6 +20,8 @@ const isSuite = file => file.startsWith('test/suites/')
 const isOfMachines = file => file.startsWith('test/machines/')
 /** Those that boot the image of an amphora. */
 const bootsImage = file => /^test\/(machines|end-to-end)\/(.*\/)?virtual-machine\./.test(file)
+/** That which boots the boxes of the lab, and the image. */
+const bootsBoxes = file => file === 'test/machines/boxes.test.ts'
 /** Those that enroll hosts. */
 const enrollsHosts = file => /^test\/machines\/(.*\/)?enrolled-host\./.test(file)
 const temporaryIn = directory => join(directory, 'tmp')
@@ -29,7 +31,8 @@ await runScript(async () => {
   restorePolicy()
   const files = testFiles(process.argv.slice(2))
   const suites = files.some(isSuite)
-  const boots = files.some(bootsImage)
+  const boxes = files.some(bootsBoxes)
+  const boots = boxes || files.some(bootsImage)
   await prepare({
     withTests: true,
     withMachine: suites,
@@ -39,6 +42,7 @@ await runScript(async () => {
     withCluster: files.some(isOfMachines),
   })
   if (boots) await buildAmphoraImage()
+  if (boxes) await buildLabBoxes()
   const signal = interruption('the files of the tests')
   const directory = createDirectory()
   try {
