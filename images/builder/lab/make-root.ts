@@ -55,7 +55,7 @@ export async function makeLabRoot(
   chmodSync(keys, 0o600)
   chownSync(keys, VAGRANT_ID, VAGRANT_ID)
   writeFileSync(inside('etc/hostname'), 'lab\n')
-  writeFileSync(inside('etc/hosts'), '127.0.0.1 localhost\n::1 localhost\n')
+  writeFileSync(inside('etc/hosts'), '127.0.0.1 localhost\n127.0.1.1 lab\n::1 localhost\n')
   writeFileSync(inside('etc/fstab'), `LABEL=${FILE_SYSTEM_LABEL} / ext4 noatime 0 0\n`)
   // Each machine gets an id of its own at its first start.
   writeFileSync(inside('etc/machine-id'), '')
