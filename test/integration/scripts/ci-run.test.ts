@@ -6,10 +6,10 @@ import t, { type Test } from 'tap'
 const root = join(import.meta.dirname, '../../..')
 
 /**
- * The output and exit status of `npm test`: for the run of all files, for the suites (by default, one test
- * passes), and for each file that runs alone.
+ * The output and exit status of `npm test`: for the run of all files, for the tests of machines and the suites (by default,
+ * one test of each passes), and for each file that runs alone.
  */
-type Runs = { all: Run; suites?: Run; alone?: Record<string, Run> }
+type Runs = { all: Run; machines?: Run; suites?: Run; alone?: Record<string, Run> }
 type Run = { output: string; status: number }
 
 const passes = (passed: number): Run => ({ output: `   1.0 s  ok      a\n${passed} passed, 0 failed\n`, status: 0 })
@@ -22,13 +22,14 @@ const fails = (passed: number, failed: number, ...names: string[]): Run => ({
 async function runCi(t: Test, runs: Runs): Promise<{ lines: string[]; status: number }> {
   const checkout = t.testdir({
     'package.json': JSON.stringify({ scripts: { test: 'node test.mjs' } }),
-    'runs.json': JSON.stringify({ suites: passes(1), ...runs }),
+    'runs.json': JSON.stringify({ machines: passes(1), suites: passes(1), ...runs }),
     'test.mjs': `
       import { readFileSync } from 'node:fs'
-      const { all, suites, alone } = JSON.parse(readFileSync('runs.json', 'utf8'))
+      const { all, machines, suites, alone } = JSON.parse(readFileSync('runs.json', 'utf8'))
+      const folders = { 'test/machines': machines, 'test/suites': suites }
       const [file, ...more] = process.argv.slice(2)
       if (more.length > 0) throw new Error('one file at a time')
-      const { output, status } = file === undefined ? all : file === 'test/suites' ? suites : alone[file]
+      const { output, status } = file === undefined ? all : (folders[file] ?? alone[file])
       process.stdout.write(output)
       process.exitCode = status`,
   })
@@ -46,12 +47,12 @@ const B = 'test/end-to-end/b.test.ts'
 
 t.test('a run in which all tests pass succeeds', async t => {
   const { lines, status } = await runCi(t, { all: passes(7) })
-  t.same([lines.at(-1), status], ['8 passed, 0 failed', 0])
+  t.same([lines.at(-1), status], ['9 passed, 0 failed', 0])
 })
 
 t.test('a file that fails and then passes alone is flaky, and the run passes', async t => {
   const { lines, status } = await runCi(t, { all: fails(7, 2, A), alone: { [A]: passes(3) } })
-  t.same([lines.at(-1), status], ['10 passed, 0 failed', 0])
+  t.same([lines.at(-1), status], ['11 passed, 0 failed', 0])
   t.same(
     lines.filter(line => line.startsWith('flaky: ')),
     [`flaky: ${A}`],
@@ -68,7 +69,7 @@ t.test('a file that fails twice fails the run; the others are still repeated', a
     all: fails(7, 2, A, B),
     alone: { [A]: fails(1, 1, A), [B]: passes(3) },
   })
-  t.same([lines.at(-1), status], ['8 passed, 2 failed', 1])
+  t.same([lines.at(-1), status], ['9 passed, 2 failed', 1])
   t.same(
     lines.filter(line => line.startsWith('flaky: ')),
     [`flaky: ${B}`],
@@ -77,7 +78,7 @@ t.test('a file that fails twice fails the run; the others are still repeated', a
 
 t.test('a failure without a file fails the run', async t => {
   const { lines, status } = await runCi(t, { all: fails(7, 1, 'nothing is left behind') })
-  t.same([lines.at(-1), status], ['8 passed, 1 failed', 1])
+  t.same([lines.at(-1), status], ['9 passed, 1 failed', 1])
 })
 
 t.test('a run without tests fails', async t => {
@@ -86,22 +87,24 @@ t.test('a run without tests fails', async t => {
     { output: '', status: 0 },
   ]) {
     const { lines, status } = await runCi(t, { all })
-    t.same([lines.at(-1), status], ['1 passed, 0 failed', 1])
+    t.same([lines.at(-1), status], ['2 passed, 0 failed', 1])
   }
 })
 
 t.test('a failing runner fails the run even when all tests pass', async t => {
   const { lines, status } = await runCi(t, { all: { ...passes(7), status: 3 } })
-  t.same([lines.at(-1), status], ['8 passed, 0 failed', 1])
+  t.same([lines.at(-1), status], ['9 passed, 0 failed', 1])
 })
 
 t.test('a suite that fails twice fails the run', async t => {
   const C = 'test/suites/c.test.ts'
   const { lines, status } = await runCi(t, { all: passes(7), suites: fails(5, 1, C), alone: { [C]: fails(0, 1, C) } })
-  t.same([lines.at(-1), status], ['12 passed, 1 failed', 1])
+  t.same([lines.at(-1), status], ['13 passed, 1 failed', 1])
 })
 
-t.test('suites without a test fail the run', async t => {
-  const { lines, status } = await runCi(t, { all: passes(7), suites: { output: 'No test ran.\n', status: 1 } })
-  t.same([lines.at(-1), status], ['7 passed, 0 failed', 1])
+t.test('machines or suites without a test fail the run', async t => {
+  for (const folder of ['machines', 'suites']) {
+    const { lines, status } = await runCi(t, { all: passes(7), [folder]: { output: 'No test ran.\n', status: 1 } })
+    t.same([lines.at(-1), status], ['8 passed, 0 failed', 1])
+  }
 })
