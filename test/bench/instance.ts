@@ -20,7 +20,7 @@ export type BenchInstance = {
   /** Resident memory of each of our processes. */
   memory: () => { name: string; mebibytes: number }[]
   /** Runs a krater command on it. */
-  krater: (...args: string[]) => Promise<unknown>
+  krater: (...args: string[]) => Promise<{ stdout: string }>
   remove: () => Promise<void>
 }
 

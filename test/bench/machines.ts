@@ -1,6 +1,7 @@
-import { readdirSync } from 'node:fs'
+import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
+import { AGENT_SOCKET } from '../../amphora-agent/protocol/messages.js'
 import { instanceId } from '../../controller/cli/state-directory/instance.js'
 import { chooseAcceleration } from '../../controller/compute/qemu/acceleration.js'
 import { processesInside } from '../support/faults/crash-amphora.js'
@@ -15,11 +16,15 @@ const ROUNDS = 5
 const AT_ONCE = 10
 const SECONDS = 10
 const SETTLE_SECONDS = 20
+const TICKS_PER_SECOND = 100
+const AMPHORA_ID = /-([0-9a-f]{8}-[0-9a-f-]{27})$/
 
 type Figures = {
   /** Milliseconds, sorted. */
   alone: number[]
   atOnce: number[]
+  /** Milliseconds from the start of a machine until its agent listens, sorted. */
+  starts: number[]
   /** MiB of one amphora's processes, shared pages divided, when idle; sorted. */
   memory: number[]
   keptOpen: number
@@ -42,6 +47,10 @@ export async function benchMachines(root: string): Promise<string> {
     [
       `the same, ${AT_ONCE} at once; median and worst, s`,
       ({ atOnce }) => `${seconds(atOnce, 0.5)}, ${seconds(atOnce, 1)}`,
+    ],
+    [
+      `from the start of the machine until its agent is ready, ${ROUNDS} times; median and worst, s`,
+      ({ starts }) => `${seconds(starts, 0.5)}, ${seconds(starts, 1)}`,
     ],
     ['memory of one, idle; median, MiB', ({ memory }) => percentile(memory, 0.5).toFixed(0)],
     ['requests/s, 16 connections kept open', ({ keptOpen }) => keptOpen.toFixed(0)],
@@ -69,16 +78,20 @@ async function measure(root: string, driver: string, firstPort: number): Promise
     await instance.krater('demo')
     const traffic = await carried(instance)
     const desired = await oneMoreOfDemo(instance)
+    const [demo] = machinesOf(instance)
     const alone: number[] = []
+    const starts: number[] = []
     for (let round = 0; round < ROUNDS; round++) {
       alone.push(await timeUntilServed(instance, desired))
+      const [newest] = machinesOf(instance).filter(namespace => namespace !== demo)
+      starts.push(await startToAgent(instance, newest ?? ''))
       await removeOthers(instance)
     }
     const atOnce = await Promise.all(Array.from({ length: AT_ONCE }, () => timeUntilServed(instance, desired)))
     await delay(SETTLE_SECONDS * 1000)
     const memory = await memoryOfEach(instance)
     const sorted = (values: number[]) => values.toSorted((a, b) => a - b)
-    return { alone: sorted(alone), atOnce: sorted(atOnce), memory: sorted(memory), ...traffic }
+    return { alone: sorted(alone), starts: sorted(starts), atOnce: sorted(atOnce), memory: sorted(memory), ...traffic }
   } finally {
     await instance.remove()
   }
@@ -117,14 +130,34 @@ async function carried(instance: BenchInstance): Promise<Pick<Figures, 'keptOpen
   return { keptOpen: await rate(false), reopened: await rate(true) }
 }
 
-async function memoryOfEach({ directory }: BenchInstance): Promise<number[]> {
+/** The network namespaces of the amphorae. */
+function machinesOf({ directory }: BenchInstance): string[] {
   const prefix = `krater-${instanceId(directory)}-`
-  const namespaces = readdirSync('/run/netns').filter(
-    name => name.startsWith(prefix) && /-[0-9a-f]{8}-[0-9a-f-]{27}$/.test(name),
-  )
+  return readdirSync('/run/netns').filter(name => name.startsWith(prefix) && AMPHORA_ID.test(name))
+}
+
+async function memoryOfEach(instance: BenchInstance): Promise<number[]> {
   return Promise.all(
-    namespaces.map(async namespace =>
+    machinesOf(instance).map(async namespace =>
       (await processesInside(namespace)).reduce((sum, { pid }) => sum + costOf(pid).mebibytes, 0),
     ),
   )
 }
+
+/** Milliseconds; the time in which the amphora's answer comes is part of it. */
+async function startToAgent(instance: BenchInstance, namespace: string): Promise<number> {
+  const started = Math.min(...(await processesInside(namespace)).map(({ pid }) => startOf(pid)))
+  const id = AMPHORA_ID.exec(namespace)?.[1] ?? ''
+  // The clock of a machine may be another one; how long ago something was is the same on both.
+  const { stdout } = await instance.krater('amphora', 'ssh', id, `date +%s.%N; stat -c %.9Y ${AGENT_SOCKET}`)
+  const [now = Number.NaN, listening = Number.NaN] = stdout.trim().split('\n').map(Number)
+  return uptime() - started - (now - listening) * 1000
+}
+
+/** Milliseconds from the start of this host to that of a process. */
+function startOf(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8')
+  return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[19]) * (1000 / TICKS_PER_SECOND)
+}
+
+const uptime = (): number => Number(readFileSync('/proc/uptime', 'utf8').split(' ')[0]) * 1000
