@@ -164,10 +164,15 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
   await fabric.remove()
 }
 
-const strandedText = (names: readonly string[]): string =>
-  names.length === 0
+/** @param names null if nobody could tell */
+function strandedText(names: readonly string[] | null): string {
+  if (names === null) {
+    return 'The database does not answer, so Krater cannot say whether it has enrolled hosts, which nobody can retire afterwards. To see them: `krater up --detach && krater amphora hosts`.'
+  }
+  return names.length === 0
     ? ''
     : `Nobody can retire these enrolled hosts afterwards: ${names.join(', ')}. \`krater amphora retire\` does it before; docs/enrolled-hosts.md says how to undo an enrolment by hand.`
+}
 
 /** @param warning printed before the question; may be empty */
 async function confirm(directory: string, warning: string): Promise<void> {
