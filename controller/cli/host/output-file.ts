@@ -19,7 +19,7 @@ export async function writeOutput(path: string, write: (path: string) => Promise
       closeSync(openSync(path, 'r+'))
       return await write(path)
     }
-    removeLeftovers(dirname(path), `${basename(path)}.new-`)
+    removeLeftovers(dirname(path), `${basename(path)}.new-`, 'files')
     closeSync(openSync(unfinished, 'wx', 0o600))
   } catch (error) {
     throw unwritable(path, error)

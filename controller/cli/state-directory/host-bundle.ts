@@ -103,7 +103,7 @@ export async function unpackBundle(file: string, workDirectory: string): Promise
 
 /** Runs `work` with a directory for a bundle's files, after removing those that killed commands left: keys are in them. */
 function withFiles<T>(workDirectory: string, work: (directory: string) => Promise<T>): Promise<T> {
-  removeLeftovers(workDirectory, 'bundle-')
+  removeLeftovers(workDirectory, 'bundle-', 'all')
   return withTemporaryDirectory(join(workDirectory, `bundle-${process.pid}-`), work)
 }
 
