@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync } from 'node:fs'
 import { isIPv4 } from 'node:net'
 import { resolve } from 'node:path'
 import { Argument, InvalidArgumentError, Option } from 'commander'
@@ -31,13 +31,15 @@ export const command: Command = {
   run: (directory, { name, address, output }: { name: string; address: string; output?: string }) =>
     withHosts(directory, async (instance, database) => {
       requireSharing(instance)
+      const file = resolve(output ?? `krater-${name}.tar`)
+      if (existsSync(file) && !statSync(file).isFile())
+        throw new OperatorError(`${file} is no plain file. Name one that the bundle is written to.`)
       const id = await reserveHost(database, { name, address }).catch(error => {
         if (!(error instanceof HostNameTaken)) throw error
         throw new OperatorError(
           `There is a controller host ${name} already. \`krater controller list\` lists all; \`krater controller remove ${name}\` removes it.`,
         )
       })
-      const file = resolve(output ?? `krater-${name}.tar`)
       await writeOutput(file, path => writeBundle(path, instance, { id, name, address }))
       for (const line of whatToDo(instance, { name, file })) print(line)
     }),
