@@ -59,8 +59,9 @@ sub listen_on {
 
 # Opens what the file has and closes what it has no more.
 sub settle {
-  my $changed = (stat $file)[9] // 0;
-  return if defined $read_at && $read_at == $changed && !grep { !defined $_->{socket} } values %listening;
+  # A new file has another inode, also within the second that the time counts.
+  my $changed = join ' ', map { $_ // 0 } (stat $file)[1, 7, 9];
+  return if defined $read_at && $read_at eq $changed && !grep { !defined $_->{socket} } values %listening;
   $read_at = $changed;
   my %wanted;
   if (open my $lines, '<', $file) {
