@@ -1,9 +1,19 @@
 import { execFileSync, spawnSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs'
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
+import { join as joinHosts } from '../../../controller/cli/commands/up/join.js'
 import { settingsForHost, withDatabaseFiles } from '../../../controller/cli/first-start/host-settings.js'
 import { writeOutput } from '../../../controller/cli/host/output-file.js'
 import {
@@ -19,7 +29,8 @@ import {
   placeFiles,
   unpackBundle,
 } from '../../../controller/cli/state-directory/host-bundle.js'
-import { parseConfiguration } from '../../../controller/config/load.js'
+import { VERSION } from '../../../controller/cli/wiring/this-host.js'
+import { configurationFile, parseConfiguration } from '../../../controller/config/load.js'
 import { serversOf } from '../../../controller/database/url.js'
 import { copyCommands } from '../../../controller/network/local/host/heartbeat-copies.js'
 
@@ -113,13 +124,39 @@ t.test('what killed commands left of bundles goes with the next one', async t =>
   const file = join(directory, 'two.tar')
   const { pid } = spawnSync('true')
   for (const name of [`bundle-${pid}-a`, `bundle-${process.pid}-b`, 'bundle-c']) mkdirSync(join(work, name))
-  const kept = [`two.tar.new-${process.pid}-d`, `other.tar.new-${pid}`]
-  for (const name of [`two.tar.new-${pid}`, ...kept]) writeFileSync(join(directory, name), 'keys')
+  const files = [`two.tar.new-${process.pid}-d`, `other.tar.new-${pid}`]
+  for (const name of [`two.tar.new-${pid}`, ...files]) writeFileSync(join(directory, name), 'keys')
+  // Others may write there too.
+  const folder = `two.tar.new-${pid}-folder`
+  mkdirSync(join(directory, folder))
+  writeFileSync(join(directory, folder, 'file'), '')
+  const kept = [...files, folder]
   const host = { id: randomUUID(), name: 'two', address: '192.0.2.2' }
   const manifest: HostBundle['manifest'] = { format: 1, version: '1', ...host, databaseFiles: {} }
   await writeOutput(file, path => packBundle(path, { manifest, settings: HERE, files: new Map() }, work))
   t.same(readdirSync(work).sort(), [`bundle-${process.pid}-b`, 'bundle-c'].sort(), 'those of others stay')
   t.same(readdirSync(directory).sort(), [...kept, 'run', 'two.tar'].sort())
+})
+
+t.test('a host that joins again keeps its settings and keys', async t => {
+  const directory = mkdtempSync(join(tmpdir(), 'kr-join-'))
+  t.teardown(() => rmSync(directory, { recursive: true }))
+  mkdirSync(join(directory, 'run'))
+  const [file, state] = [join(directory, 'two.tar'), join(directory, 'state')]
+  const manifest: HostBundle['manifest'] = {
+    ...{ format: 1, version: VERSION, id: randomUUID(), name: 'two', address: '192.0.2.2', databaseFiles: {} },
+  }
+  const files = new Map([['amphoraMaster', Buffer.from('of the bundle')]])
+  await packBundle(file, { manifest, settings: HERE, files }, join(directory, 'run'))
+  await joinHosts(state, file)
+  const settings = configurationFile(state)
+  t.equal(readFileSync(settings, 'utf8'), HERE)
+  writeFileSync(settings, `${HERE}# changed\n`)
+  await joinHosts(state, file)
+  t.equal(readFileSync(settings, 'utf8'), `${HERE}# changed\n`)
+  rmSync(settings)
+  await joinHosts(state, file)
+  t.equal(readFileSync(settings, 'utf8'), HERE, 'a join that was interrupted goes on')
 })
 
 t.test('a bundle comes out as it was packed, and nothing else passes for one', async t => {

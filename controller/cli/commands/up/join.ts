@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs'
 import { resolve } from 'node:path'
 import { configurationFile, parseConfiguration } from '../../../config/load.js'
 import { writePrivateFile } from '../../../process/private-file.js'
@@ -6,12 +7,13 @@ import { OperatorError } from '../../operator-error.js'
 import { readHostRecord, writeHostRecord } from '../../state-directory/host.js'
 import { bundledFiles, databaseFileIn, placeFiles, unpackBundle } from '../../state-directory/host-bundle.js'
 import { ensureStateDirectory } from '../../state-directory/instance.js'
+import { print } from '../../terminal.js'
 import { isInitialised } from '../../wiring/instance.js'
 import { VERSION } from '../../wiring/this-host.js'
 
 /**
  * Makes the state directory that of another controller host, from the bundle that `krater controller add` made. Safe to
- * repeat after an interruption.
+ * repeat after an interruption. A host that has joined keeps its settings and keys, which may be newer than the bundle's.
  * @throws OperatorError when the directory is another host's, or the bundle another version's
  */
 export async function join(directory: string, file: string): Promise<void> {
@@ -24,6 +26,10 @@ export async function join(directory: string, file: string): Promise<void> {
     throw new OperatorError(
       `${directory} is another controller host already. Set KRATER_STATE_DIR to a new directory, or remove this one with \`krater down --all\`.`,
     )
+  }
+  if (other !== null && existsSync(configurationFile(directory))) {
+    print(`${name} has joined already; its settings and keys stay as they are.`)
+    return
   }
   if (version !== VERSION) {
     throw new OperatorError(
