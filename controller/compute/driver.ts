@@ -96,6 +96,9 @@ export type PluggedPort = {
 /** This host cannot run machines of a driver. The message is a sentence for the load balancer's owner. */
 export class ComputeUnavailable extends Error {}
 
+/** The same, until a host becomes free. */
+export class NoFreeHost extends ComputeUnavailable {}
+
 /** Runs amphora machines. Every call is idempotent, keyed by the amphora's id, and has its own time limit. */
 export type ComputeDriver = {
   name: string

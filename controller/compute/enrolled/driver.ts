@@ -8,6 +8,7 @@ import {
   type CreatedMachine,
   type Machine,
   type MachineSpec,
+  NoFreeHost,
   type PluggedPort,
 } from '../driver.js'
 import type { EnrolledContext } from '../host-agents.js'
@@ -33,7 +34,7 @@ export function createEnrolledDriver(options: EnrolledDriverOptions): ComputeDri
     const { zone } = placement
     const host =
       (await hostOfAmphora(database, amphoraId)) ?? (await takeHost(database, amphoraId, { zone, apart, networks }))
-    if (host === null) throw new ComputeUnavailable(await noneFree(options, zone, networks))
+    if (host === null) throw new NoFreeHost(await noneFree(options, zone, networks))
     try {
       await takeTurn(agents, host, bootOf(spec, host))
     } catch (error) {

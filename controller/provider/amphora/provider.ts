@@ -1,5 +1,5 @@
 import type { Bindings } from '../../bindings/bindings.js'
-import { type ComputeDriver, ComputeUnavailable, type MachineSpec } from '../../compute/driver.js'
+import { type ComputeDriver, ComputeUnavailable, type MachineSpec, NoFreeHost } from '../../compute/driver.js'
 import type { PlacementRules } from '../../compute/placement.js'
 import type { Database } from '../../database/connection.js'
 import type { HealthManagerSettings } from '../../health-manager/options.js'
@@ -76,7 +76,8 @@ export function createAmphoraProvider(options: AmphoraProviderOptions): Provider
         tree,
         signal,
       ).catch((error: unknown) => {
-        throw error instanceof ComputeUnavailable ? new ProvisioningFault('compute-unavailable', error.message) : error
+        if (!(error instanceof ComputeUnavailable)) throw error
+        throw new ProvisioningFault(error instanceof NoFreeHost ? 'no-free-host' : 'compute-unavailable', error.message)
       })
       if (observed === null || tree.change === 'delete') return
       memory.set(tree.id, { fence: claim.fence, observed })

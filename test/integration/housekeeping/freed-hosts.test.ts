@@ -14,14 +14,14 @@ t.test('a load balancer that waits for a machine tries again when an enrolled ho
   const failed = (code: string, waited: number) =>
     insertLoadBalancer(db, {
       fault: JSON.stringify({ code, text: '' }),
-      ...{ fault_since: minutes(-waited), retry_at: minutes(5), attempts: 9 },
+      ...{ fault_since: minutes(-waited), retry_at: minutes(4), attempts: 9 },
     })
   const [shortest, longest, longer] = [
-    await failed('compute-unavailable', 1),
-    await failed('compute-unavailable', 3),
-    await failed('compute-unavailable', 2),
+    await failed('no-free-host', 1),
+    await failed('no-free-host', 3),
+    await failed('no-free-host', 2),
   ]
-  const other = await failed('network-unavailable', 9)
+  const other = await failed('compute-unavailable', 9)
   const due = async () => {
     const found = await Promise.all(
       Object.entries({ shortest, longest, longer, other }).map(async ([name, id]) => {
@@ -45,6 +45,17 @@ t.test('a load balancer that waits for a machine tries again when an enrolled ho
   await execute(db, sql`UPDATE enrolled_host SET last_seen = now()`)
   t.equal(await retryOnFreedHosts(db), 2, 'no more than a pair')
   t.strictSame(await due(), ['longest', 'longer'], 'those that have waited longest')
+
+  // The two have tried, in vain: their next try comes after their back-off, and the third has its turn.
+  await execute(
+    db,
+    sql`UPDATE load_balancer SET retry_at = now() + interval '300 seconds' WHERE id = ANY(${[longest, longer]}::uuid[])`,
+  )
+  await execute(db, sql`UPDATE enrolled_host SET state_at = now() - interval '6 seconds'`)
+  t.equal(await retryOnFreedHosts(db), 1)
+  t.strictSame(await due(), ['shortest'])
+
+  await execute(db, sql`UPDATE load_balancer SET retry_at = now() + interval '200 seconds'`)
   await execute(db, sql`UPDATE enrolled_host SET state_at = now() - interval '1 minute'`)
   t.equal(await retryOnFreedHosts(db), 0, 'a host that has been free for long is no news')
 })
