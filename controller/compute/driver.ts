@@ -108,7 +108,11 @@ export type ComputeDriver = {
    */
   create(spec: MachineSpec): Promise<CreatedMachine>
   find(amphoraId: string): Promise<Machine | null>
-  list(): Promise<Machine[]>
+  /**
+   * @param isComplete rejects if the machines of one of several drivers cannot be listed; by default, they count as
+   * unchanged
+   */
+  list(options?: { isComplete: boolean }): Promise<Machine[]>
   /** Inspects a silent or unreachable machine from its host; null if it is not running or cannot be inspected. */
   inspect(amphoraId: string): Promise<Inspection | null>
   /** The last that a machine and what runs it have said, for people; null if there is nothing. Absent: it says nothing. */

@@ -65,13 +65,15 @@ export function createMachines({ kinds, context, driverOf, log }: MachinesOption
     name: kinds.map(({ name }) => name).join(', '),
     create: async spec => (await open(spec.placement.driver)).create(spec),
     find: async amphoraId => (await driverWith(amphoraId))?.find(amphoraId) ?? null,
-    list: async () => {
-      const lists = (await usable()).map(async driver => {
+    list: async ({ isComplete } = { isComplete: false }) => {
+      const drivers = isComplete ? await Promise.all(kinds.map(({ name }) => open(name))) : await usable()
+      const lists = drivers.map(async driver => {
         try {
           const machines = await driver.list()
           lastLists.set(driver.name, machines)
           return machines
         } catch (error) {
+          if (isComplete) throw error
           // To the caller, a machine that is missing from the list has ended.
           log.warn({ driver: driver.name, err: error }, 'listing machines failed; they count as unchanged')
           return lastLists.get(driver.name) ?? []
