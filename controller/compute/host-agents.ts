@@ -1,5 +1,6 @@
 import type { Boot } from '../../amphora-agent/protocol/boot.js'
 import type { Forwarding } from '../../amphora-agent/protocol/forwarding.js'
+import type { Answers } from '../network/driver.js'
 
 /** Where the agent of an enrolled host is reached. */
 export type HostAccess = { id: string; address: string; port: number; hostKey: Buffer }
@@ -17,9 +18,10 @@ export type HostAgents = {
 
 /**
  * Looks from this host on a subnet who answers there. Null if this host cannot look.
- * @returns the addresses that answer
+ * @returns what each address does; null if this host is not on the subnet's network, as far as it leads to others
+ * @throws if it cannot look there now
  */
-export type LookAround = ((subnetId: string, addresses: readonly string[]) => Promise<string[]>) | null
+export type LookAround = ((subnetId: string, addresses: readonly string[]) => Promise<Answers | null>) | null
 
 /** How enrolled hosts are reached, and what they get. */
 export type EnrolledContext = {

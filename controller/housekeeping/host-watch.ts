@@ -13,6 +13,7 @@ import {
 } from '../hosts/move.js'
 import { forgetRemovedHosts } from '../hosts/registry.js'
 import type { Logger } from '../log/log.js'
+import type { Answer } from '../network/driver.js'
 
 export type HostWatch = {
   database: Database
@@ -20,7 +21,7 @@ export type HostWatch = {
   /** This controller host. */
   hostId: string
   /** Whether VIPs of another controller host answer. */
-  serves: (hostId: string) => Promise<boolean>
+  lookAtVips: (hostId: string) => Promise<Answer>
   log: Logger
 }
 
@@ -31,7 +32,7 @@ export type HostWatch = {
  * @returns the argument for the next call
  */
 export async function watchHosts(
-  { database, hostId, serves, log }: Omit<HostWatch, 'compute'>,
+  { database, hostId, lookAtVips, log }: Omit<HostWatch, 'compute'>,
   before: Watch | null,
   now = performance.now(),
 ): Promise<Watch> {
@@ -39,7 +40,7 @@ export async function watchHosts(
   const isListening = sightings.length > 0 && (await isProcessAlive(database, hostId, 'health-manager'))
   const watch = look(before, { now, sightings, isListening })
   for (const { id, sign } of sightings) {
-    if (judge(watch, id) !== 'gone' || (await serves(id))) continue
+    if (judge(watch, id) !== 'gone' || (await lookAtVips(id)) !== 'silent') continue
     if (await declareGone(database, id, sign)) {
       log.warn({ host: id }, 'a controller host is gone: other hosts rebuild its load balancers')
     }
@@ -53,7 +54,7 @@ export async function watchHosts(
  * claim nothing.
  * @returns how many machines it removed
  */
-export async function returnHost({ database, compute, hostId, log }: Omit<HostWatch, 'serves'>): Promise<number> {
+export async function returnHost({ database, compute, hostId, log }: Omit<HostWatch, 'lookAtVips'>): Promise<number> {
   const goneAt = await goneSince(database, hostId)
   if (goneAt === null) return 0
   const machines = (await compute.list()).map(({ amphoraId }) => amphoraId)
@@ -67,7 +68,7 @@ export async function returnHost({ database, compute, hostId, log }: Omit<HostWa
 }
 
 /** Takes over what an earlier version, which knew no hosts, has left on this one; then returns if others held it to be gone. */
-export async function startHost(watch: Omit<HostWatch, 'serves'>, { drivers }: PlacementRules): Promise<void> {
+export async function startHost(watch: Omit<HostWatch, 'lookAtVips'>, { drivers }: PlacementRules): Promise<void> {
   const { database, compute, hostId } = watch
   const unbound = [...drivers].filter(([, { ownsManagement }]) => ownsManagement).map(([name]) => name)
   const machines = (await compute.list()).filter(({ driver }) => !unbound.includes(driver))

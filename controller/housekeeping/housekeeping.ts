@@ -104,7 +104,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
   let orphans: ReadonlySet<string> = new Set()
   let watched = NOTHING_WATCHED
   let hosts: Watch | null = null
-  const serves = createVipLook(options)
+  const lookAtVips = createVipLook(options)
   const { hostId } = options
   let reportedInterfaces: ReadonlySet<string> = new Set()
   const sweepSeconds = config.housekeeping.sweep_interval
@@ -121,7 +121,7 @@ export async function startHousekeeping(options: HousekeepingOptions): Promise<{
       : [
           repeat('watching hosts', HOSTS_SECONDS, stopping.signal, log, async () => {
             await returnHost({ ...options, hostId })
-            hosts = await watchHosts({ ...options, hostId, serves }, hosts)
+            hosts = await watchHosts({ ...options, hostId, lookAtVips }, hosts)
           }),
         ]),
     repeat('watching machines', WATCH_SECONDS, stopping.signal, log, async () => {

@@ -39,6 +39,12 @@ export const managementOverlap = (subnetId: string): string =>
 
 export type Network = { id: string; projectId: string; shared: boolean; mtu: number; subnetIds: string[] }
 
+/** What an address on a network does when it is asked for an echo. `unknown`: asking failed. */
+export type Answer = 'answers' | 'silent' | 'unknown'
+
+/** By address. */
+export type Answers = ReadonlyMap<string, Answer>
+
 /** An address that a request expects a port to have; null leaves a part open. */
 export type ExpectedIp = { subnetId: string | null; address: string | null }
 

@@ -8,7 +8,9 @@ const local: NetworkDriverKind = {
     ['conntrack', 'conntrack'],
     ['ip', 'iproute2'],
     ['sysctl', 'procps'],
+    ['unshare', 'util-linux'],
     ['nsenter', 'util-linux'],
+    ['ping', 'iputils-ping'],
   ],
   open: async ({ database, sharedAddresses }) =>
     (await import('./local/driver.js')).createLocalDriver(database, sharedAddresses),

@@ -62,7 +62,7 @@ export async function runWorker(directory: string): Promise<void> {
     const channel = openControllerChannel(access)
     const certificates = await openCertificateKeeper(instance, { channel, database, address, log })
     const bindings = createBindings({ keeper: certificates.keeper, database, log })
-    const enrolled = enrolledContext(instance, { database, network, agents, masterKey: keys.amphoraMaster })
+    const enrolled = enrolledContext(instance, { database, network, agents, masterKey: keys.amphoraMaster, log })
     const compute = await openCompute(instance, {
       database,
       network,

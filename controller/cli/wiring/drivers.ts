@@ -76,14 +76,15 @@ export const enrolledContext = (
     network,
     agents,
     masterKey,
-  }: { database: Database; network: NetworkDriver; agents: AgentConnections; masterKey: Buffer },
+    log,
+  }: { database: Database; network: NetworkDriver; agents: AgentConnections; masterKey: Buffer; log: Logger },
 ): EnrolledContext => ({
   agents: hostAgents(agents),
   lookAround: networkDriverOf(instance).onHost
     ? async (subnetId, addresses) => {
         const [subnet] = await network.subnets([subnetId])
-        if (subnet === undefined) return []
-        return whoAnswers(fabricOf(instance.directory), network, { projectId: subnet.projectId, subnet }, addresses)
+        if (subnet === undefined) return null
+        return whoAnswers({ fabric: fabricOf(instance.directory), driver: network, log }, subnet, addresses)
       }
     : null,
   forwarding: async () => ({ controllers: await hostAddresses(database), ...forwardedPorts(instance.config) }),

@@ -1,7 +1,7 @@
 import type { Database } from '../../database/connection.js'
 import { maybeOne } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
-import type { NetworkDriver } from '../../network/driver.js'
+import type { Answers, NetworkDriver } from '../../network/driver.js'
 import type { Inspection } from '../driver.js'
 import type { LookAround } from '../host-agents.js'
 import { enrolledHosts } from './hosts.js'
@@ -29,7 +29,8 @@ export async function inspectHost(
       ...others.flatMap(({ own }) => own.filter(other => other.subnetId === subnetId).map(other => other.address)),
       ...(subnet === undefined || subnet.gatewayIp === null ? [] : [subnet.gatewayIp]),
     ]
-    return judgeAnswers(address, await lookAround(subnetId, [address, ...witnesses.slice(0, MAX_WITNESSES)]))
+    const answers = await lookAround(subnetId, [address, ...witnesses.slice(0, MAX_WITNESSES)])
+    return answers === null ? null : judgeAnswers(address, answers)
   } catch {
     // Such as a subnet without a free address to look from.
     return null
@@ -49,11 +50,11 @@ async function portOfVip(database: Database, amphoraId: string): Promise<string 
 
 /**
  * An answer proves nothing but that the kernel runs: HAProxy may have ended. Silence proves that nothing is served. Pure.
- * @param answering of the address and its witnesses, those that answer
+ * @param answers of the address and its witnesses
  */
-export function judgeAnswers(address: string, answering: readonly string[]): Inspection | null {
-  const [witness] = answering
-  if (witness === undefined || answering.includes(address)) return null
+export function judgeAnswers(address: string, answers: Answers): Inspection | null {
+  const [witness] = [...answers].find(([, answer]) => answer === 'answers') ?? []
+  if (witness === undefined || answers.get(address) !== 'silent') return null
   const finding = `${address} does not answer on the load balancer's network, but ${witness} does`
   return { serves: false, forwards: false, finding }
 }

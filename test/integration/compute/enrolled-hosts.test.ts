@@ -127,7 +127,10 @@ t.test('a silent amphora is looked for on the network of its VIP, whatever other
   let answering: string[] = []
   const lookAround = async (_subnet: string, addresses: readonly string[]) => {
     asked.push([...addresses])
-    return answering
+    return new Map([
+      ...addresses.map(address => [address, 'silent'] as const),
+      ...answering.map(address => [address, 'answers'] as const),
+    ])
   }
   const driver = driverWith(agents, { lookAround })
   const [amphora, vipSide, memberSide] = [randomUUID(), `ff${randomUUID().slice(2)}`, `00${randomUUID().slice(2)}`]

@@ -25,6 +25,7 @@ import { returnHost, watchHosts } from '../../../controller/housekeeping/host-wa
 import { createVipLook } from '../../../controller/housekeeping/vip-look.js'
 import { createLog } from '../../../controller/log/log.js'
 import { allocateAmphora } from '../../../controller/provider/amphora/act/allocate.js'
+import type { Answer } from '../../../controller/network/driver.js'
 import { type Claim, claimDue, renewClaim } from '../../../controller/queue/claim.js'
 import { loadBalancerClaims, secondsUntilDue } from '../../../controller/worker/due.js'
 import { createTestDatabase } from '../../support/database/database.js'
@@ -206,14 +207,17 @@ t.test('a silent host whose amphorae never served is declared gone, after half a
   await db('amphora').delete().where({ id: serving })
   t.equal(await amphoraeOf(third.id), 0)
   await db('load_balancer').where({ id: lb }).update({ applied_generation: 1, vip_subnet_id: randomUUID() })
-  const [asked, answering]: string[][] = [[], ['203.0.113.10']]
+  const asked: string[] = []
+  let answer: Answer | 'fails' = 'answers'
   const lookAround = async (_subnet: string, addresses: readonly string[]) => {
-    asked?.push(...addresses)
-    return addresses.filter(address => answering?.includes(address))
+    asked.push(...addresses)
+    if (answer === 'fails') throw new Error('The subnet has no address left.')
+    const said = answer
+    return new Map(addresses.map(address => [address, said]))
   }
   let now = 0
-  const serves = createVipLook({ database: db, lookAround, log }, () => now)
-  const watching = { database: db, hostId: here.id, serves, log }
+  const lookAtVips = createVipLook({ database: db, lookAround, log }, () => now)
+  const watching = { database: db, hostId: here.id, lookAtVips, log }
   let watch = await watchHosts(watching, null, 0)
   for (let second = 2; second < 30; second += 2) watch = await watchHosts(watching, watch, second * 1000)
   t.equal(await goneSince(db, third.id), null)
@@ -221,9 +225,18 @@ t.test('a silent host whose amphorae never served is declared gone, after half a
   for (now = 30_000; now < 40_000; now += 2_000) watch = await watchHosts(watching, watch, now)
   t.same(asked, ['203.0.113.10'], 'a VIP that answers is not asked again at once')
   t.equal(await goneSince(db, third.id), null, 'what serves is not gone')
-  answering?.pop()
-  for (; now <= 50_000; now += 2_000) watch = await watchHosts(watching, watch, now)
-  t.equal(asked?.length, 2)
+  for (const unsure of ['unknown', 'fails'] as const) {
+    answer = unsure
+    asked.length = 0
+    for (const end = now + 20_000; now < end; now += 2_000) watch = await watchHosts(watching, watch, now)
+    t.equal(asked.length, 1)
+    t.equal(await goneSince(db, third.id), null, `${unsure}: they may serve`)
+  }
+  const absent = createVipLook({ database: db, lookAround: async () => null, log })
+  t.equal(await absent(third.id), 'silent', 'a host that is not on the networks sees nothing')
+  answer = 'silent'
+  for (const end = now + 20_000; now < end; now += 2_000) watch = await watchHosts(watching, watch, now)
+  t.equal(asked.length, 2)
   t.not(await goneSince(db, third.id), null)
   t.match(await db('amphora').where({ id: booting }).first(), { replace_generation: 1 })
   t.equal(await db('amphora').where({ id: warm }).first(), undefined)

@@ -1,12 +1,18 @@
 import { execFile } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
 import { once } from 'node:events'
-import { closeSync, existsSync, openSync } from 'node:fs'
+import { closeSync, existsSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { createLog } from '../../../controller/log/log.js'
+import type { NetworkDriver } from '../../../controller/network/driver.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
 import { guardHostLeg, unguardHostLeg } from '../../../controller/network/local/host/host-guard.js'
 import { ip, links } from '../../../controller/network/local/ip-command.js'
+import { whoAnswers } from '../../../controller/network/local/lookout.js'
+import { uplinkFabricEnd } from '../../../controller/network/local/uplink-frames.js'
 import { ask, createWorld, giveAddresses, nic, server } from '../../support/worlds/fabric-world.js'
 
 const run = promisify(execFile)
@@ -310,4 +316,70 @@ t.test('the interface of a dead machine is removed even with unsent data in flig
   const again = await machine('two')
   await fabric.attach({ ...interfaces[1], namespace: again })
   t.equal((await links(again)).find(link => link.ifname === 'eth0')?.address, interfaces[1].macAddress)
+})
+
+t.test('a look from a place on a network tells silence from not having asked', async t => {
+  const { fabric, machine } = await createWorld(t)
+  const [networkId, subnetId] = [randomUUID(), randomUUID()]
+  const one = await machine('one')
+  await fabric.attach(nic(one, networkId, '198.18.77.2'))
+  await giveAddresses(one, '198.18.77.2/29')
+  const faults: { ensurePort?: Error; deletePort?: Error } = {}
+  const failing = (fault: Error | undefined) => {
+    if (fault !== undefined) throw fault
+  }
+  const driver = {
+    ensurePort: async () => {
+      failing(faults.ensurePort)
+      return { ...nic('', networkId), id: randomUUID(), fixedIps: [{ subnetId, address: '198.18.77.5' }] }
+    },
+    network: async () => ({ mtu: 1450 }),
+    deletePort: async () => failing(faults.deletePort),
+  } as unknown as NetworkDriver
+  const subnet = {
+    ...{ id: subnetId, networkId, projectId: 'p', ipVersion: 4 as const, cidr: '198.18.77.0/29' },
+    ...{ gatewayIp: null, hostRoutes: [], overlapsManagement: false },
+  }
+  const log = createLog('test', 'silent')
+  const look = async (...addresses: string[]) => {
+    const answers = await whoAnswers({ fabric, driver, log }, subnet, addresses)
+    return answers && Object.fromEntries(answers)
+  }
+  const programs = mkdtempSync(join(tmpdir(), 'krater-programs-'))
+  const { PATH } = process.env
+  t.teardown(() => rmSync(programs, { recursive: true }))
+  /** What `work` starts finds this program instead of the installed one. */
+  const withProgram = async <T>(name: string, script: string, work: () => Promise<T>): Promise<T> => {
+    writeFileSync(join(programs, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 })
+    process.env.PATH = `${programs}:${PATH}`
+    try {
+      return await work()
+    } finally {
+      process.env.PATH = PATH
+      rmSync(join(programs, name))
+    }
+  }
+
+  t.equal(await look('198.18.77.2'), null, 'others are not on a network that leads nowhere')
+  await ip(['-n', fabric.namespace, 'link', 'add', uplinkFabricEnd(networkId), 'type', 'bridge'])
+  const seen = { '198.18.77.2': 'answers', '198.18.77.3': 'silent' }
+  t.strictSame(await look('198.18.77.2', '198.18.77.3'), seen)
+  faults.deletePort = new Error('the database is away')
+  t.strictSame(await look('198.18.77.2', '198.18.77.3'), seen, 'what was seen counts, whatever happens then')
+  delete faults.deletePort
+
+  const unknown = { '198.18.77.2': 'unknown' }
+  t.strictSame(await withProgram('ping', 'exit 2', () => look('198.18.77.2')), unknown)
+  const lost = 'echo nsenter: cannot open: No such file >&2; exit 1'
+  t.strictSame(await withProgram('nsenter', lost, () => look('198.18.77.2')), unknown, 'ping was never reached')
+  faults.ensurePort = new Error('no address is left')
+  await t.rejects(look('198.18.77.2'), faults.ensurePort)
+  await t.rejects(
+    withProgram('unshare', 'exit 1', () => look('198.18.77.2')),
+    /unshare ended/,
+  )
+  await t.rejects(
+    withProgram('unshare', 'exec sleep 60', () => look('198.18.77.2')),
+    /no network namespace in time/,
+  )
 })

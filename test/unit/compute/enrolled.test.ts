@@ -7,6 +7,7 @@ import { type KnownNetwork, matchInterfaces, refusals } from '../../../controlle
 import { judgeOwner } from '../../../controller/compute/enrolled/enrolment/owner.js'
 import type { HostState } from '../../../controller/compute/enrolled/hosts.js'
 import { judgeAnswers } from '../../../controller/compute/enrolled/inspect-host.js'
+import type { Answer } from '../../../controller/network/driver.js'
 
 const LINES = [
   'uid 0',
@@ -159,9 +160,12 @@ t.test('which interfaces lead to which networks', async t => {
 })
 
 t.test('what others on the network of a load balancer see of its host', async t => {
-  t.equal(judgeAnswers('10.20.0.143', ['10.20.0.143', '10.20.0.1']), null, 'its kernel answers, whatever HAProxy does')
-  t.match(judgeAnswers('10.20.0.143', ['10.20.0.1']), { serves: false, finding: /but 10\.20\.0\.1 does/ })
-  t.equal(judgeAnswers('10.20.0.143', []), null, 'nobody answers: this controller may be blind')
+  const judged = (own: Answer, witness: Answer) =>
+    judgeAnswers('10.20.0.143', new Map([['10.20.0.143', own] as const, ['10.20.0.1', witness] as const]))
+  t.equal(judged('answers', 'answers'), null, 'its kernel answers, whatever HAProxy does')
+  t.match(judged('silent', 'answers'), { serves: false, finding: /but 10\.20\.0\.1 does/ })
+  t.equal(judged('silent', 'silent'), null, 'nobody answers: this controller may be blind')
+  t.equal(judged('unknown', 'answers'), null, 'it may not have been asked')
 })
 
 t.test('what a wiped host must not have', async t => {
