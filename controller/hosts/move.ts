@@ -1,6 +1,6 @@
 import type { Database } from '../database/connection.js'
 import { execute, many, maybeOne } from '../database/query.js'
-import { sql } from '../database/sql.js'
+import { type Fragment, sql } from '../database/sql.js'
 import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import type { Sighting } from './judge.js'
 
@@ -88,25 +88,47 @@ export async function goneSince(database: Database, hostId: string): Promise<str
   return row?.goneAt ?? null
 }
 
-/** Those of these amphorae whose machine does not belong on the host: it has moved, or was deleted. */
+/** SQL: the machines of these amphorae (`machine`), with the rows that an amphora (`a`) and its load balancer (`lb`) may have. */
+const machinesOf = (amphoraIds: readonly string[]): Fragment => sql`
+  unnest(${[...amphoraIds]}::uuid[]) AS machine (id)
+    LEFT JOIN amphora a ON a.id = machine.id
+    LEFT JOIN load_balancer lb ON lb.id = a.load_balancer_id`
+
+/**
+ * SQL condition on those: the machine belongs on the host. Once another host has taken over the load balancer, it does
+ * not, although the row of the amphora stays until its successor serves.
+ */
+const belongsOn = (hostId: string): Fragment => sql`
+  (a.id IS NOT NULL AND (a.host_id IS NULL
+     OR (a.host_id = ${hostId} AND (lb.id IS NULL OR lb.host_id IS NOT DISTINCT FROM a.host_id))))`
+
+/** Those of these amphorae whose machine does not belong on the host: it has moved, is about to, or was deleted. */
 export async function lostOf(database: Database, hostId: string, amphoraIds: readonly string[]): Promise<string[]> {
-  const ours = await many(
+  const lost = await many(
     database,
-    sql<{ id: string }>`
-      SELECT id FROM amphora WHERE id = ANY(${[...amphoraIds]}::uuid[]) AND (host_id IS NULL OR host_id = ${hostId})`,
+    sql<{ id: string }>`SELECT machine.id FROM ${machinesOf(amphoraIds)} WHERE NOT ${belongsOn(hostId)}`,
   )
-  const kept = new Set(ours.map(({ id }) => id))
-  return amphoraIds.filter(id => !kept.has(id))
+  return lost.map(({ id }) => id)
 }
 
 /**
- * The host is back, and nothing of what it lost is left on it: its workers may go on.
- * @returns false if it was removed, or declared gone again
+ * The host is back: its workers may go on.
+ * @param amphoraIds whose machines it has
+ * @returns false if one of these is lost, or about to be, because another host is working on its load balancer; also if
+ * the host was removed, or declared gone again
  */
-export async function declareBack(database: Database, hostId: string, goneAt: string): Promise<boolean> {
+export async function declareBack(
+  database: Database,
+  hostId: string,
+  { goneAt, amphoraIds }: { goneAt: string; amphoraIds: readonly string[] },
+): Promise<boolean> {
   const written = await execute(
     database,
-    sql`UPDATE controller_host SET gone_at = NULL WHERE id = ${hostId} AND gone_at = ${goneAt}::timestamptz AND removed_at IS NULL`,
+    sql`
+     UPDATE controller_host SET gone_at = NULL
+      WHERE id = ${hostId} AND gone_at = ${goneAt}::timestamptz AND removed_at IS NULL
+        AND NOT EXISTS (SELECT FROM ${machinesOf(amphoraIds)}
+                         WHERE NOT ${belongsOn(hostId)} OR (a.host_id = ${hostId} AND lb.lease_until > now()))`,
   )
   return written > 0
 }

@@ -50,28 +50,35 @@ export async function watchHosts(
 }
 
 /**
- * After others have declared this host gone, removes the machines that it has lost. Until that is done, its workers
- * claim nothing.
+ * After others have declared this host gone, removes the machines that it has lost. Until that is done, and while others
+ * work on load balancers whose machines are still here, its workers claim nothing: call it again.
  * @returns how many machines it removed
+ * @throws if this host cannot tell which machines it has
  */
 export async function returnHost({ database, compute, hostId, log }: Omit<HostWatch, 'lookAtVips'>): Promise<number> {
   const goneAt = await goneSince(database, hostId)
   if (goneAt === null) return 0
-  const machines = (await compute.list()).map(({ amphoraId }) => amphoraId)
+  const machines = (await compute.list({ isComplete: true })).map(({ amphoraId }) => amphoraId)
   const lost = await lostOf(database, hostId, machines)
   for (const amphoraId of lost) await compute.delete(amphoraId)
-  const isBack = await declareBack(database, hostId, goneAt)
+  const kept = machines.filter(id => !lost.includes(id))
+  const isBack = await declareBack(database, hostId, { goneAt, amphoraIds: kept })
   // A host that was removed stays gone, and comes here again.
   if (isBack || lost.length > 0)
-    log.warn({ goneAt, machines: lost }, 'this host was held to be gone; it removed the machines that it has lost')
+    log.warn(
+      { goneAt, isBack, machines: lost },
+      'this host was held to be gone; it removed the machines that it has lost',
+    )
   return lost.length
 }
 
 /** Takes over what an earlier version, which knew no hosts, has left on this one; then returns if others held it to be gone. */
 export async function startHost(watch: Omit<HostWatch, 'lookAtVips'>, { drivers }: PlacementRules): Promise<void> {
-  const { database, compute, hostId } = watch
+  const { database, compute, hostId, log } = watch
   const unbound = [...drivers].filter(([, { ownsManagement }]) => ownsManagement).map(([name]) => name)
   const machines = (await compute.list()).filter(({ driver }) => !unbound.includes(driver))
   await adoptMachines(database, hostId, { amphoraIds: machines.map(({ amphoraId }) => amphoraId), unbound })
-  await returnHost(watch)
+  await returnHost(watch).catch((error: unknown) => {
+    log.warn({ err: error }, 'looking for machines that this host has lost failed; housekeeping retries')
+  })
 }

@@ -24,7 +24,6 @@ import { hasSpanningRouters } from '../../../controller/hosts/router-host.js'
 import { returnHost, watchHosts } from '../../../controller/housekeeping/host-watch.js'
 import { createVipLook } from '../../../controller/housekeeping/vip-look.js'
 import { createLog } from '../../../controller/log/log.js'
-import { allocateAmphora } from '../../../controller/provider/amphora/act/allocate.js'
 import type { Answer } from '../../../controller/network/driver.js'
 import { type Claim, claimDue, renewClaim } from '../../../controller/queue/claim.js'
 import { loadBalancerClaims, secondsUntilDue } from '../../../controller/worker/due.js'
@@ -53,6 +52,27 @@ const due = async (columns: Record<string, unknown> = {}) =>
 const release = () => db('load_balancer').update({ lease_owner: null, lease_until: null })
 const idsOf = (claims: readonly Claim[]) => claims.map(({ id }) => id).sort()
 
+/** The machines of a host. */
+function computeWith(amphoraIds: readonly string[]) {
+  const deleted: string[] = []
+  let fault: Error | null = null
+  const list = async ({ isComplete } = { isComplete: false }) => {
+    if (fault !== null && isComplete) throw fault
+    return amphoraIds
+      .filter(id => fault === null && !deleted.includes(id))
+      .map(amphoraId => ({
+        ...{ amphoraId, computeId: amphoraId, name: amphoraId, driver: 'namespace', state: 'running' as const },
+      }))
+  }
+  return {
+    compute: { list, delete: async (id: string) => void deleted.push(id) },
+    deleted,
+    /** As after a restart: without a list from before. */
+    breakLists: (isBroken: boolean) => {
+      fault = isBroken ? new Error('the socket is busy') : null
+    },
+  }
+}
 t.test('hosts make themselves known once, under names of their own', async t => {
   for (const host of [here, there, third]) await registerHost(db, host, true)
   await registerHost(db, { ...here, address: '192.0.2.1', version: '2' }, true)
@@ -161,18 +181,19 @@ t.test(
     t.match(await db('amphora').where({ id: serving }).first(), { replace_generation: 1 })
     t.equal(await db('amphora').where({ id: warm }).first(), undefined)
     t.same(idsOf(await claimsOf(third.id)), [lb])
-    await release()
 
-    const deleted: string[] = []
     const lostMachine = randomUUID()
-    const machines = [serving, lostMachine].map(amphoraId => ({
-      ...{ amphoraId, computeId: amphoraId, name: amphoraId, driver: 'namespace', state: 'running' as const },
-    }))
-    const compute = { list: async () => machines, delete: async (id: string) => void deleted.push(id) }
-    const returning = { database: db, compute, hostId: there.id, log }
-    t.not(await goneSince(db, there.id), null)
+    const machines = computeWith([serving, lostMachine])
+    const returning = { database: db, compute: machines.compute, hostId: there.id, log }
+    machines.breakLists(true)
+    await t.rejects(returnHost(returning), /the socket is busy/)
+    t.not(await goneSince(db, there.id), null, 'it may have lost what it cannot list')
+    machines.breakLists(false)
     t.equal(await returnHost(returning), 1)
-    t.same(deleted, [lostMachine], 'it keeps the machine that nobody has replaced yet')
+    t.same(machines.deleted, [lostMachine], 'it keeps the machine that nobody has replaced yet')
+    t.not(await goneSince(db, there.id), null, 'another host is about to replace it')
+    await release()
+    t.equal(await returnHost(returning), 0)
     t.equal(await goneSince(db, there.id), null)
     t.equal(await returnHost(returning), 0)
     await db('amphora').update({ host_id: third.id })
@@ -184,6 +205,39 @@ t.test(
 
 t.test('a silent host whose amphorae never served is declared gone, after half a minute of looking', async t => {
   await recordSignOfLife(db, third.id, worker('w'))
+t.test('a host that comes back while its load balancers move keeps none of their machines', async t => {
+  await db('controller_host').where({ id: there.id }).update({ gone_at: db.fn.now() })
+  const [moving, staying] = [
+    await due({ host_id: third.id, applied_generation: 1 }),
+    await due({ host_id: there.id, applied_generation: 1 }),
+  ]
+  const [left, kept, warm, enrolled] = [randomUUID(), randomUUID(), randomUUID(), randomUUID()]
+  await db('amphora').insert([
+    { id: left, status: 'ALLOCATED', host_id: there.id, load_balancer_id: moving },
+    { id: kept, status: 'ALLOCATED', host_id: there.id, load_balancer_id: staying },
+    { id: warm, status: 'READY', host_id: there.id, load_balancer_id: null },
+    { id: enrolled, status: 'ALLOCATED', host_id: null, load_balancer_id: moving },
+  ])
+  const { compute, deleted } = computeWith([left, kept, warm, enrolled])
+  // While it deletes the one, another host takes over the other.
+  const slow = {
+    ...compute,
+    delete: async (id: string) => {
+      await db('load_balancer').where({ id: staying, host_id: there.id }).update({ host_id: third.id })
+      await compute.delete(id)
+    },
+  }
+  const returning = { database: db, compute: slow, hostId: there.id, log }
+  t.equal(await returnHost(returning), 1)
+  t.same(deleted, [left], 'its successor does not serve yet')
+  t.not(await goneSince(db, there.id), null)
+  t.equal(await returnHost(returning), 1)
+  t.same(deleted, [left, kept])
+  t.equal(await goneSince(db, there.id), null)
+  await db('amphora').delete()
+  await db('load_balancer').delete()
+})
+
   const [booting, warm, serving] = [randomUUID(), randomUUID(), randomUUID()]
   const lb = await due({ host_id: third.id })
   await db('amphora').insert([
@@ -279,11 +333,7 @@ t.test('a removed host that was only cut off removes what it has lost, and works
   t.notOk((await readHosts(db)).some(({ id }) => id === cut.id))
   t.not(await reserveHost(db, { name: 'cut', address: '192.0.2.9' }), cut.id, 'its name is free')
 
-  const deleted: string[] = []
-  const machines = [randomUUID(), randomUUID(), randomUUID(), randomUUID()].map(amphoraId => ({
-    ...{ amphoraId, computeId: amphoraId, name: amphoraId, driver: 'namespace', state: 'running' as const },
-  }))
-  const compute = { list: async () => machines, delete: async (id: string) => void deleted.push(id) }
+  const { compute, deleted } = computeWith([randomUUID(), randomUUID(), randomUUID(), randomUUID()])
   t.equal(await returnHost({ database: db, compute, hostId: cut.id, log }), 4)
   t.equal(deleted.length, 4, 'however many these are')
   t.not(await goneSince(db, cut.id), null, 'its workers claim nothing')
