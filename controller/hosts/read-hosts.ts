@@ -24,6 +24,8 @@ const hostSchema = z.object({
   added_at: z.string(),
   /** Seconds since the last sign of life of any of its processes; null if there was none. */
   silent_seconds: z.number().nullable(),
+  /** Time of that sign of life, as `declareGone` takes it. */
+  sign: z.string().nullable(),
   /** Seconds since another host heard one of its amphorae; null if none ever did. */
   amphorae_heard_seconds: z.number().nullable(),
   gone_at: z.string().nullable(),
@@ -79,6 +81,7 @@ export async function readHosts(database: Database): Promise<HostRow[]> {
     sql<{ hosts: unknown }>`
      SELECT coalesce(json_agg(h ORDER BY h.name), '[]') AS hosts FROM (
        SELECT host.id, host.name, host.address, host.instance, host.version, host.added_at, host.gone_at, host.removed_at,
+              host.last_seen_at::text AS sign,
               extract(epoch FROM now() - host.last_seen_at)::float8 AS silent_seconds,
               extract(epoch FROM now() - host.amphorae_heard_at)::float8 AS amphorae_heard_seconds,
               (SELECT count(*)::int FROM amphora WHERE host_id = host.id) AS amphorae,

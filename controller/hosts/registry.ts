@@ -84,18 +84,16 @@ export async function reserveHost(
   return row.id
 }
 
-/** The last sign of life of a host, as `declareGone` takes it. */
-export async function signOf(database: Database, hostId: string): Promise<string | null> {
-  const row = await maybeOne(
+/**
+ * A host that is gone will not come back. Its name is free at once.
+ * @returns false if it is not gone: it has just come back
+ */
+export async function markRemoved(database: Database, hostId: string): Promise<boolean> {
+  const written = await execute(
     database,
-    sql<{ sign: string | null }>`SELECT last_seen_at::text AS sign FROM controller_host WHERE id = ${hostId}`,
+    sql`UPDATE controller_host SET removed_at = coalesce(removed_at, now()) WHERE id = ${hostId} AND gone_at IS NOT NULL`,
   )
-  return row?.sign ?? null
-}
-
-/** The host will not come back. Its name is free at once. */
-export async function markRemoved(database: Database, hostId: string): Promise<void> {
-  await execute(database, sql`UPDATE controller_host SET removed_at = coalesce(removed_at, now()) WHERE id = ${hostId}`)
+  return written > 0
 }
 
 /** A host that was only cut off, and is back within this time, finds that it was removed. */

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto'
 import t from 'tap'
+import { removeHost } from '../../../controller/cli/commands/controller/remove.js'
 import { placementRules } from '../../../controller/compute/placement.js'
 import { configurationSchema } from '../../../controller/config/schema.js'
 import {
@@ -25,6 +26,7 @@ import { returnHost, watchHosts } from '../../../controller/housekeeping/host-wa
 import { createVipLook } from '../../../controller/housekeeping/vip-look.js'
 import { createLog } from '../../../controller/log/log.js'
 import type { Answer } from '../../../controller/network/driver.js'
+import { allocateAmphora } from '../../../controller/provider/amphora/act/allocate.js'
 import { type Claim, claimDue, renewClaim } from '../../../controller/queue/claim.js'
 import { loadBalancerClaims, secondsUntilDue } from '../../../controller/worker/due.js'
 import { createTestDatabase } from '../../support/database/database.js'
@@ -50,8 +52,6 @@ const claimsOf = (host: string | null): Promise<Claim[]> =>
 const due = async (columns: Record<string, unknown> = {}) =>
   insertLoadBalancer(db, { project_id: randomUUID(), generation: 1, applied_generation: 0, ...columns })
 const release = () => db('load_balancer').update({ lease_owner: null, lease_until: null })
-const idsOf = (claims: readonly Claim[]) => claims.map(({ id }) => id).sort()
-
 /** The machines of a host. */
 function computeWith(amphoraIds: readonly string[]) {
   const deleted: string[] = []
@@ -73,6 +73,8 @@ function computeWith(amphoraIds: readonly string[]) {
     },
   }
 }
+const idsOf = (claims: readonly Claim[]) => claims.map(({ id }) => id).sort()
+
 t.test('hosts make themselves known once, under names of their own', async t => {
   for (const host of [here, there, third]) await registerHost(db, host, true)
   await registerHost(db, { ...here, address: '192.0.2.1', version: '2' }, true)
@@ -203,8 +205,6 @@ t.test(
   },
 )
 
-t.test('a silent host whose amphorae never served is declared gone, after half a minute of looking', async t => {
-  await recordSignOfLife(db, third.id, worker('w'))
 t.test('a host that comes back while its load balancers move keeps none of their machines', async t => {
   await db('controller_host').where({ id: there.id }).update({ gone_at: db.fn.now() })
   const [moving, staying] = [
@@ -238,6 +238,8 @@ t.test('a host that comes back while its load balancers move keeps none of their
   await db('load_balancer').delete()
 })
 
+t.test('a silent host whose amphorae never served is declared gone, after half a minute of looking', async t => {
+  await recordSignOfLife(db, third.id, worker('w'))
   const [booting, warm, serving] = [randomUUID(), randomUUID(), randomUUID()]
   const lb = await due({ host_id: third.id })
   await db('amphora').insert([
@@ -322,8 +324,10 @@ t.test('a removed host that was only cut off removes what it has lost, and works
   await recordSignOfLife(db, cut.id, worker('w'))
   const [sign] = (await sightOthers(db, here.id)).filter(({ id }) => id === cut.id)
   const lb = await due({ host_id: cut.id, applied_generation: 1 })
+  t.equal(await markRemoved(db, cut.id), false, 'it is not gone')
+  t.match(await db('controller_host').where({ id: cut.id }).first(), { removed_at: null })
   t.ok(await declareGone(db, cut.id, sign?.sign ?? null))
-  await markRemoved(db, cut.id)
+  t.ok(await markRemoved(db, cut.id))
   await forgetRemovedHosts(db)
   t.ok(
     (await readHosts(db)).some(({ id }) => id === cut.id),
@@ -345,6 +349,37 @@ t.test('a removed host that was only cut off removes what it has lost, and works
   await forgetRemovedHosts(db)
   t.equal(await db('controller_host').where({ id: cut.id }).first(), undefined, 'after a while it is forgotten')
   await db('controller_host').where({ name: 'cut' }).delete()
+})
+
+t.test('an operator removes a host that is gone, but neither one that lives nor the own one', async t => {
+  const [former, lost] = [hostOf('lost'), hostOf('lost')]
+  const remove = (name: string, isOff = false) => removeHost(db, { name, isOff, self: here.id })
+  const silence = () => db('controller_host').update({ last_seen_at: db.raw(`now() - interval '1 minute'`) })
+  const seen = async (id: string) => (await readHosts(db)).find(host => host.id === id)
+  await registerHost(db, former, true)
+  await silence()
+  const lb = await due({ host_id: former.id, applied_generation: 1 })
+  await t.rejects(remove('lost'), { message: /has 1 load balancers.* remove --gone lost/ })
+  t.match(await remove('lost', true), /is being removed/)
+  t.match(await remove('lost', true), /is being removed/, 'again')
+
+  await registerHost(db, lost, true)
+  await recordSignOfLife(db, lost.id, worker('w'))
+  await t.rejects(remove('lost', true), { message: /are running/ }, 'the one that has the name now')
+  await silence()
+  const sign = (await seen(lost.id))?.sign ?? null
+  await recordSignOfLife(db, lost.id, worker('w'))
+  t.equal(await declareGone(db, lost.id, sign), false, 'it lives, whatever the list said')
+  await silence()
+  t.equal(await remove('lost'), 'Removed lost.')
+  t.ok(await seen(former.id))
+  t.notOk(await seen(lost.id))
+
+  await silence()
+  for (const isOff of [false, true]) await t.rejects(remove('here', isOff), { message: /is this host.* down --all/ })
+  t.match(await seen(here.id), { gone_at: null, removed_at: null })
+  await db('load_balancer').where({ id: lb }).delete()
+  await db('controller_host').where({ name: 'lost' }).delete()
 })
 
 t.test('routers on networks that span hosts are on one host, until it is gone', async t => {

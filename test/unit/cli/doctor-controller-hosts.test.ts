@@ -5,7 +5,7 @@ import type { HostRow } from '../../../controller/hosts/read-hosts.js'
 
 const SELF: HostRow = {
   ...{ id: 'one', name: 'one', address: '192.0.2.1', instance: 'i1', version: VERSION, added_at: '2026-11-28' },
-  ...{ silent_seconds: 1, amphorae_heard_seconds: 1, gone_at: null, removed_at: null },
+  ...{ silent_seconds: 1, sign: '2026-11-28', amphorae_heard_seconds: 1, gone_at: null, removed_at: null },
   ...{ amphorae: 2, load_balancers: 2, processes: [] },
 }
 const OTHER: HostRow = { ...SELF, id: 'two', name: 'two', address: '192.0.2.2', instance: 'i2' }
