@@ -57,14 +57,14 @@ const references = (secrets: readonly string[], base: string) =>
 const CHANGES: readonly Change[] = [
   {
     name: 'a secret with its payload',
-    steps: ['connect', 'findActiveKey', 'insertActiveKey', 'insertSecret'],
+    steps: ['findActiveKey', 'insertActiveKey', 'insertSecret'],
     prepare: nothing,
     request: () => json('/v1/secrets', whole),
     ...{ status: 201, again: 201, count: live('secret'), before: 0, after: 1 },
   },
   {
     name: 'the last secret that the quota allows',
-    steps: ['connect', 'findActiveKey', 'insertSecret'],
+    steps: ['findActiveKey', 'insertSecret'],
     prepare: async project => {
       await database('project_quota').insert({ project_id: project, secrets: 2 })
       return [await storeFor(project)]
@@ -74,7 +74,7 @@ const CHANGES: readonly Change[] = [
   },
   {
     name: 'the payload of a secret that had none',
-    steps: ['connect', 'findSecret', 'findActiveKey', 'insertActiveKey', 'updatePayload'],
+    steps: ['findSecret', 'findActiveKey', 'insertActiveKey', 'updatePayload'],
     prepare: async project => [await storeFor(project, { name: 'empty' })],
     request: ([id]) => ({ method: 'PUT', path: `/v1/secrets/${id}`, raw: PAYLOAD }),
     ...{ status: 204, again: 409, before: 0, after: 1 },
@@ -83,14 +83,14 @@ const CHANGES: readonly Change[] = [
   },
   {
     name: 'the deletion of a secret',
-    steps: ['connect', 'begin', 'findSecret', 'requireUnbound', 'secrets/delete', 'commit'],
+    steps: ['begin', 'findSecret', 'requireUnbound', 'secrets/delete', 'commit'],
     prepare: async project => [await storeFor(project)],
     request: ([id]) => ({ method: 'DELETE', path: `/v1/secrets/${id}` }),
     ...{ status: 204, again: 404, count: live('secret'), before: 1, after: 0 },
   },
   {
     name: 'a container',
-    steps: ['connect', 'requireOwnSecrets', 'storeContainer'],
+    steps: ['requireOwnSecrets', 'storeContainer'],
     prepare: async project => [await storeFor(project), await storeFor(project)],
     request: (secrets, base) =>
       json('/v1/containers', { type: 'generic', name: 'c', secret_refs: references(secrets, base) }),
@@ -98,7 +98,7 @@ const CHANGES: readonly Change[] = [
   },
   {
     name: 'the ACL of a secret',
-    steps: ['connect', 'findSecret', 'changeAcl'],
+    steps: ['findSecret', 'changeAcl'],
     prepare: async project => [await storeFor(project)],
     request: ([id]) => json(`/v1/secrets/${id}/acl`, { read: { users: ['a', 'b'] } }, 'PUT'),
     ...{ status: 200, again: 200, before: 0, after: 2 },
@@ -160,10 +160,7 @@ async function requireWhole(t: Test, project: string): Promise<void> {
 for (const change of CHANGES) {
   t.test(`${change.name}: killing the API at any statement leaves it done or not done`, async t => {
     let next = start('api')
-    for (const kill of [
-      ...killsAt(change.steps).filter(({ step, at }) => step !== 'connect' || at === 'asked'),
-      null,
-    ]) {
+    for (const kill of [...killsAt(change.steps), null]) {
       const api = await next
       if (kill !== null) next = start('api')
       const project = randomUUID()

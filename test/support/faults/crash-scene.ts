@@ -14,7 +14,7 @@ export type Running = { firstLine: string; kill: () => Promise<void> }
 
 /**
  * A place to kill a process: at a step before PostgreSQL gets it, or after the step when the process does not
- * know it yet. A step is named after the function that sends its statement, or `connect`, `begin`, `commit`.
+ * know it yet. A step is named after the function that sends its statement, or `begin`, `commit`.
  */
 export type Kill = { step: string; at: Passing['at'] }
 
@@ -135,12 +135,9 @@ export async function createCrashScene(
     let answered = 0
     let diedAt: string | null = null
     proxy.watch(({ sql, at }) => {
-      const step = stepOf(sql)
-      // A connection says nothing of the work.
-      if (step === 'connect') return undefined
       if (at === 'answered') answered++
       if (at === 'answered' ? answered < statements : statements > 0) return undefined
-      diedAt = step
+      diedAt = stepOf(sql)
       proxy.watch(() => new Promise(() => {}))
       return new Promise(() => {})
     })

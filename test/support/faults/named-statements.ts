@@ -44,7 +44,6 @@ function callingFunction(): string {
 
 /** Statements that no function of the product writes: knex and pg send them themselves. */
 const OF_LIBRARIES = new Map([
-  ['select version();', 'connect'],
   ['BEGIN;', 'begin'],
   ['COMMIT;', 'commit'],
 ])
