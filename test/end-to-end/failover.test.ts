@@ -154,6 +154,10 @@ function startClients(url: string) {
     }
   }
   const clients = Promise.all([client(), client()])
+  // A test that fails before it stops them would never end.
+  t.teardown(() => {
+    running = false
+  })
   return {
     answered: () => answered,
     stop: async () => {
