@@ -103,8 +103,12 @@ t.test('a reader who follows the first steps meets no error', async t => {
   await takeForwardingTurn(t)
   const lan = await createLan(t)
   const state = () => hostNetwork(lan.interfaceName)
-  await until('its addresses are settled', async () => !/tentative/.test((await state()).addresses?.join() ?? ''))
-  const before = await state()
+  let before = await state()
+  await until('its addresses are settled', async () => {
+    before = await state()
+    const addresses = before.addresses?.join() ?? ''
+    return addresses.includes('fe80:') && !addresses.includes('tentative')
+  })
   const krater = await createKrater(t)
   // As short as a reader's: sockets below it have paths of limited length.
   const home = mkdtempSync(join(tmpdir(), 'home-'))
