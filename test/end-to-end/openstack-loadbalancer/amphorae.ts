@@ -48,7 +48,7 @@ export async function amphorae(t: Test, { krater, member, admin }: Scene): Promi
       status: 'ALLOCATED',
       vrrp_ip: /./,
       vrrp_id: 1,
-      compute_flavor: 'namespace',
+      compute_flavor: 'noop',
       cached_zone: 'local',
       cert_busy: false,
       created_at: TIME,
