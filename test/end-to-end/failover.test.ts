@@ -377,6 +377,13 @@ t.test('a pair', async t => {
     first.kill('SIGINT')
     t.equal(await ended, 130)
     t.match(output(), /Stopped\. 0 amphorae were upgraded\. Workers finish one that has begun\. 1 is left/)
+    const left = async () => (await scene.amphorae()).filter(({ id }) => idsOf(before).includes(id))
+    await until(
+      'workers finish the one',
+      async () => (await left()).length === 1 && (await scene.show()).provisioning_status === 'ACTIVE',
+    )
+    // They have asked the other one meanwhile.
+    await scene.forgetAgents(await left())
     const second = krater.start(...words)
     const of = outputOf(second)
     await until('one is being replaced', () => of.output().includes('is being replaced'))
@@ -384,8 +391,7 @@ t.test('a pair', async t => {
     await of.ended
     t.match(await krater.command(...words), { status: 0, stdout: /replaced in .* s \(\d of \d\)| 0 to upgrade/ })
     t.same((await load.stop()).faults, [])
-    const now = idsOf(await scene.amphorae())
-    t.ok(idsOf(before).some(id => !now.includes(id)))
+    await until('both are replaced', async () => (await left()).length === 0)
     await until('one amphora holds the VIP', async () => (await holders()).length === 1)
   })
   await t.test('the new amphorae are a pair: when one dies, the other serves', async () => {
