@@ -1,11 +1,12 @@
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import type { AddressInfo } from 'node:net'
+import { type AddressInfo, connect } from 'node:net'
 import { join } from 'node:path'
 import ssh2, { type ServerChannel } from 'ssh2'
 import t, { type Test } from 'tap'
 import { HostSession } from '../../../controller/compute/enrolled/enrolment/session.js'
 import { newSshKeyPair } from '../../support/inputs/ssh-keys.js'
+import { ownPorts } from '../../support/ports.js'
 
 const LIMIT_MS = 200
 const LARGE = 8 * 1024 * 1024
@@ -36,6 +37,26 @@ async function createHost(t: Test, onExec: ((channel: ServerChannel) => void) | 
   t.teardown(() => session.close())
   return { session, end }
 }
+
+t.test('a host whose sshd begins to listen a moment later is logged in to', async t => {
+  const hostKey = newSshKeyPair()
+  const parsed = ssh2.utils.parseKey(hostKey.public)
+  if (parsed instanceof Error) throw parsed
+  const [port = 0] = await ownPorts(1)
+  const server = new ssh2.Server({ hostKeys: [hostKey.private] }, client => {
+    client.on('error', () => undefined)
+    client.on('authentication', context => context.accept())
+  })
+  t.teardown(() => server.close())
+  const identity = { privateKeys: [Buffer.from(newSshKeyPair().private)], agent: null }
+  const opening = HostSession.open({ user: 'root', host: '127.0.0.1', port }, parsed.getPublicSSH(), identity)
+  const probe = connect(port, '127.0.0.1')
+  const [error] = (await once(probe, 'error')) as [NodeJS.ErrnoException]
+  t.equal(error.code, 'ECONNREFUSED', 'the first try was refused, too')
+  server.listen(port, '127.0.0.1')
+  const session = await opening
+  session.close()
+})
 
 const tooLate = { name: 'Error', message: 'A command on the host did not end within 0.2 s.' }
 

@@ -1,6 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { pipeline } from 'node:stream/promises'
+import { setTimeout as sleep } from 'node:timers/promises'
 import ssh2, { type AnyAuthMethod, type Client, type ClientChannel } from 'ssh2'
 import { EnrolmentError } from './enrolment-error.js'
 
@@ -14,6 +15,9 @@ export type Ran = { status: number; stdout: string; stderr: string }
 
 const CONNECT_MS = 15_000
 const KEEPALIVE_MS = 5_000
+/** An sshd that reads its settings anew, as at the end of an enrolment, refuses connections for a moment. */
+const RELOAD_MS = 5_000
+const AGAIN_MS = 200
 const MAX_OUTPUT = 4 * 1024 * 1024
 /** One key is pinned: that which the connections to the agent ask for too. */
 const HOST_KEYS = { serverHostKey: ['ssh-ed25519' as const] }
@@ -73,16 +77,27 @@ export class HostSession {
    * Logs in, if the host presents the key.
    * @throws EnrolmentError
    */
-  static open(destination: SshDestination, hostKey: Buffer, identity: SshIdentity): Promise<HostSession> {
+  static async open(destination: SshDestination, hostKey: Buffer, identity: SshIdentity): Promise<HostSession> {
+    for (const end = performance.now() + RELOAD_MS; ; await sleep(AGAIN_MS)) {
+      try {
+        return await HostSession.#logIn(destination, hostKey, identity)
+      } catch (error) {
+        const { code } = (error instanceof Error ? (error.cause ?? {}) : {}) as NodeJS.ErrnoException
+        if (code !== 'ECONNREFUSED' || performance.now() > end) throw error
+      }
+    }
+  }
+
+  static #logIn(destination: SshDestination, hostKey: Buffer, identity: SshIdentity): Promise<HostSession> {
     const { user, host, port } = destination
     return new Promise((resolve, reject) => {
       const client = new ssh2.Client()
       let isOther = false
       const timer = setTimeout(() => fail(`${host} does not answer on port ${port}.`), CONNECT_MS)
-      const fail = (message: string) => {
+      const fail = (message: string, cause?: Error) => {
         clearTimeout(timer)
         client.destroy()
-        reject(new EnrolmentError(message))
+        reject(new EnrolmentError(message, { cause }))
       }
       client.on('error', error => {
         if (isOther) return fail(`${host} shows another host key than the one that was expected.`)
@@ -91,6 +106,7 @@ export class HostSession {
           isRefused
             ? `${host} accepts none of the keys of ${user}. Name another one with --identity.`
             : `${host}: ${error.message}`,
+          error,
         )
       })
       client.once('ready', () => {
