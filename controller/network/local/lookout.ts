@@ -22,8 +22,7 @@ type Lookout = { fabric: Fabric; driver: NetworkDriver; log: Logger }
 /**
  * Looks from a place of its own on a subnet who is there.
  * @param addresses on the subnet
- * @returns what each does; null if the network leads to no other host
- * from here
+ * @returns what each does; null if the network leads to no other host from here
  * @throws NoAddressLeft, IpCommandError, or another Error if there is no such place
  */
 export async function whoAnswers(
