@@ -6,7 +6,7 @@ import { instanceId } from '../../controller/cli/state-directory/instance.js'
 import { runningProcesses } from '../../controller/cli/state-directory/run-record.js'
 import { processesInside } from '../support/faults/crash-amphora.js'
 import { oneMoreOfDemo } from './first-traffic.js'
-import { type BenchInstance, startInstance } from './instance.js'
+import { type BenchInstance, startInstance, TICKS_PER_SECOND } from './instance.js'
 import { percentile } from './measure.js'
 
 const BASE = '/v2.0/lbaas'
@@ -14,7 +14,6 @@ const AMPHORAE = Number(process.env.BENCH_AMPHORAE ?? 50)
 const SECONDS = Number(process.env.BENCH_SECONDS ?? 60)
 const SETTLE_SECONDS = Number(process.env.BENCH_SETTLE_SECONDS ?? 30)
 const FIRST_LIMIT_MS = 300_000
-const TICKS_PER_SECOND = 100
 
 type Balancer = { id: string; vip_address: string; provisioning_status: string }
 

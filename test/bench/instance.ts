@@ -7,7 +7,7 @@ import { type ApiClient, signIn } from '../../controller/cli/api-client.js'
 import { runningProcesses } from '../../controller/cli/state-directory/run-record.js'
 
 const run = promisify(execFile)
-const TICKS_PER_SECOND = 100
+export const TICKS_PER_SECOND = 100
 
 /** A Krater to measure, with its own ports and PostgreSQL. */
 export type BenchInstance = {

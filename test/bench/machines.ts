@@ -7,7 +7,7 @@ import { chooseAcceleration } from '../../controller/compute/qemu/acceleration.j
 import { processesInside } from '../support/faults/crash-amphora.js'
 import { oneMoreOfDemo } from './first-traffic.js'
 import { costOf, timeUntilServed } from './idle-amphorae.js'
-import { type BenchInstance, startInstance } from './instance.js'
+import { type BenchInstance, startInstance, TICKS_PER_SECOND } from './instance.js'
 import { percentile } from './measure.js'
 import { load } from './wrk.js'
 
@@ -16,7 +16,6 @@ const ROUNDS = 5
 const AT_ONCE = 10
 const SECONDS = 10
 const SETTLE_SECONDS = 20
-const TICKS_PER_SECOND = 100
 const AMPHORA_ID = /-([0-9a-f]{8}-[0-9a-f-]{27})$/
 
 type Figures = {
