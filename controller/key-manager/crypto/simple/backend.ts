@@ -6,7 +6,7 @@ const NONCE_BYTES = 12
 const TAG_BYTES = 16
 /** Unwrapped project keys kept in memory. */
 const MAX_CACHED_KEYS = 1000
-/** Least time between two reads of the source in search of an unknown master key. */
+/** Least time between two reads of the source in search of the same unknown master key. */
 const REREAD_INTERVAL_MS = 1000
 
 /** Where the master keys of one process come from. */
@@ -92,13 +92,13 @@ function createMasterKeyring({ origin, remedy, keys, reread }: MasterKeySource):
   }
   add(keys)
   let reading: Promise<void> | null = null
-  let readAt = Number.NEGATIVE_INFINITY
+  // When the source was last read in search of a key that it may not have.
+  const soughtAt = new Map<string, number>()
   // Why the last read failed; null if it succeeded.
   let readError: string | null = null
 
-  const readAgain = async (): Promise<void> => {
-    if (reread === null || performance.now() - readAt < REREAD_INTERVAL_MS) return
-    reading ??= reread()
+  const readAgain = (read: () => Promise<readonly Buffer[]>): Promise<void> =>
+    read()
       .then(add)
       .then(
         () => {
@@ -110,12 +110,16 @@ function createMasterKeyring({ origin, remedy, keys, reread }: MasterKeySource):
       )
       .finally(() => {
         reading = null
-        readAt = performance.now()
       })
-    await reading
-  }
   const find = async (id: string): Promise<KeyObject | undefined> => {
-    if (!known.has(id)) await readAgain()
+    // A read that goes on may have begun before the source had this key.
+    if (!known.has(id) && reading !== null) await reading
+    const isDue = performance.now() - (soughtAt.get(id) ?? Number.NEGATIVE_INFINITY) >= REREAD_INTERVAL_MS
+    if (!known.has(id) && reread !== null && isDue) {
+      soughtAt.set(id, performance.now())
+      reading ??= readAgain(reread)
+      await reading
+    }
     return known.get(id)
   }
   const get = async (id: string): Promise<KeyObject> => {
