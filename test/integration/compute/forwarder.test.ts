@@ -1,7 +1,7 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
-import { writeFileSync } from 'node:fs'
+import { renameSync, statSync, utimesSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, connect, createServer } from 'node:net'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
@@ -15,7 +15,7 @@ const HERE = '127.77.0.1'
 const CONTROLLER = '127.77.0.2'
 
 /** Starts a forwarder for these lines of its file. */
-function startForwarder(t: Test, lines: readonly string[]): { forwarder: ChildProcess; said: () => string } {
+function startForwarder(t: Test, lines: readonly string[]): { file: string; said: () => string } {
   const file = join(t.testdir(), 'controllers')
   writeFileSync(file, lines.map(line => `${line}\n`).join(''))
   const program = join(sourceFolder('controller/compute/enrolled/host'), 'forward.pl')
@@ -28,7 +28,7 @@ function startForwarder(t: Test, lines: readonly string[]): { forwarder: ChildPr
     forwarder.kill()
     if (forwarder.exitCode === null) await once(forwarder, 'close')
   })
-  return { forwarder, said: () => said }
+  return { file, said: () => said }
 }
 
 t.test('it says once what it cannot listen on, and passes on the rest', async t => {
@@ -55,6 +55,33 @@ t.test('it says once what it cannot listen on, and passes on the rest', async t 
     t.equal(heard.toString(), beat)
   }
   t.equal(said(), sentence)
+})
+
+t.test('it follows a list that replaces another of the same second and the same length', async t => {
+  const [port = 0] = await ownPorts(1)
+  const lineTo = (host: string) => `udp ${port} ${host} ${port}`
+  const managers = ['127.77.0.2', '127.77.0.3'].map(host => {
+    const heard: string[] = []
+    const socket = createSocket('udp4').bind(port, host)
+    socket.on('message', beat => heard.push(beat.toString()))
+    return { host, socket, heard }
+  })
+  const amphora = createSocket('udp4')
+  t.teardown(() => [amphora, ...managers.map(({ socket }) => socket)].map(socket => socket.close()))
+  await Promise.all(managers.map(({ socket }) => once(socket, 'listening')))
+  const [former, latter] = managers
+  const { file } = startForwarder(t, [lineTo(former!.host)])
+  const isHeardBy = (manager: typeof former, beat: string) =>
+    eventually(`${beat} arrives`, () => {
+      amphora.send(beat, port, HERE)
+      return manager!.heard.includes(beat)
+    })
+  await isHeardBy(former, 'first')
+  const { atime, mtime } = statSync(file)
+  writeFileSync(`${file}.new`, `${lineTo(latter!.host)}\n`)
+  utimesSync(`${file}.new`, atime, mtime)
+  renameSync(`${file}.new`, file)
+  await isHeardBy(latter, 'second')
 })
 
 t.test('a connection goes to the first controller that accepts it, and the next ones begin there', async t => {

@@ -38,8 +38,8 @@ sub let_go_on {
   fcntl $socket, F_SETFL, fcntl($socket, F_GETFL, 0) | O_NONBLOCK;
 }
 
-# What it could not open, to be said once.
-my %told;
+# What it could not open; it is said once.
+my (%told, @refusals);
 
 sub listen_on {
   my ($kind, $port) = @_;
@@ -49,7 +49,7 @@ sub listen_on {
     && bind($socket, pack_sockaddr_in($port, inet_pton(AF_INET, $address)))
     && ($kind eq 'udp' || listen($socket, 16));
   if (!$is_open) {
-    print STDERR "cannot listen on $address $kind port $port: $!\n" unless $told{"$kind $port"}++;
+    push @refusals, "cannot listen on $address $kind port $port: $!\n" unless $told{"$kind $port"}++;
     return;
   }
   delete $told{"$kind $port"};
@@ -78,6 +78,8 @@ sub settle {
     $listening{$key}{kind} = $kind;
     $listening{$key}{socket} //= listen_on($kind, $port);
   }
+  # Whoever reads of a refusal finds the rest open.
+  print STDERR splice @refusals;
 }
 
 my %outward;
