@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process'
-import { chownSync, closeSync, mkdirSync, mkdtempSync, openSync, rmSync, writeFileSync } from 'node:fs'
+import { chownSync, closeSync, mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
@@ -96,6 +96,9 @@ export async function startPatroni(room: MachineRoom): Promise<PatroniCluster> {
         const synchronous = await Promise.all(nodes.map(node => answers(node, '/sync')))
         const running = await Promise.all(nodes.map(node => answers(node, '/health')))
         return (await findPrimary()) !== null && synchronous.some(Boolean) && running.every(Boolean)
+      }).catch(cause => {
+        const said = nodes.map(({ name }) => readFileSync(join(directory, `${name}.log`), 'utf8').slice(-1500))
+        throw new Error(`The cluster is not whole. What its nodes said last:\n${said.join('\n\n')}`, { cause })
       }),
     boot: async node => {
       await node.powerOn()
@@ -174,6 +177,9 @@ function settingsOf(directory: string, keeper: RoomMachine, { name, address }: R
       initdb: [{ encoding: 'UTF8' }, 'data-checksums'],
     },
     postgresql: {
+      // Else a node that cannot be rewound waits for an operator.
+      remove_data_directory_on_rewind_failure: true,
+      remove_data_directory_on_diverged_timelines: true,
       listen: `${address}:5432`,
       connect_address: `${address}:5432`,
       data_dir: join(data, 'data'),
