@@ -29,7 +29,8 @@ export function judge(evidence: Evidence): Inspection {
 
 function judgeHaproxy({ haproxy, ports }: Evidence): Omit<Inspection, 'forwards'> {
   // The master only waits for its workers.
-  const workers = haproxy.filter(({ pid }) => !haproxy.some(({ parent }) => parent === pid))
+  const parents = new Set(haproxy.map(({ parent }) => parent))
+  const workers = haproxy.filter(({ pid }) => !parents.has(pid))
   if (workers.length === 0) return { serves: false, finding: 'HAProxy is not running' }
   if (workers.every(({ state }) => standsStill(state))) return { serves: false, finding: 'HAProxy is stopped' }
   // A tenant's listener may use the same port on a VIP.

@@ -6,15 +6,16 @@ import { openUnixSocket } from './unix-socket.js'
 
 /** An emulated machine on a busy host takes seconds. */
 const ANSWER_LIMIT_MS = 10_000
-/** A compromised machine must not fill the controller's memory. */
-const MAX_CHARACTERS = 256 * 1024
+/** A compromised machine must neither fill the controller's memory nor keep it busy. An answer has some hundred. */
+const MAX_CHARACTERS = 64 * 1024
+const MAX_ENTRIES = 1024
 
 const number = z.int().nonnegative()
 const answerSchema = z.object({
-  question: z.string(),
-  haproxy: z.array(z.object({ pid: number, parent: number, state: z.string().length(1) })),
-  ports: z.array(z.int().min(1).max(65535)),
-  tables: z.array(z.string().max(64)),
+  haproxy: z.array(z.object({ pid: number, parent: number, state: z.string().length(1) })).max(MAX_ENTRIES),
+  // Without any, the list is cut short: sshd listens.
+  ports: z.array(z.int().min(1).max(65535)).min(1).max(MAX_ENTRIES),
+  tables: z.array(z.string().max(64)).max(MAX_ENTRIES),
 })
 
 /**
@@ -40,12 +41,11 @@ function ask(socket: Socket, limitMs: number): Promise<Evidence | null> {
       clearTimeout(limit)
       resolve(evidence)
     }
-    let said = ''
+    const read = createAnswerReader(question)
     socket.setEncoding('utf8')
     socket.on('data', (piece: string) => {
-      said += piece
-      const evidence = answerIn(said, question)
-      if (evidence !== null || said.length > MAX_CHARACTERS) end(evidence)
+      const evidence = read(piece)
+      if (evidence !== undefined) end(evidence)
     })
     socket.on('error', () => end(null))
     socket.on('close', () => end(null))
@@ -53,9 +53,26 @@ function ask(socket: Socket, limitMs: number): Promise<Evidence | null> {
   })
 }
 
-/** The answer to a question among the lines of a serial line; null if it is not there. Pure. */
-export function answerIn(lines: string, question: string): Evidence | null {
-  const [, line = ''] = new RegExp(`^(\\{"question":"${question}".*\\})\\r?\\n`, 'm').exec(lines) ?? []
+/**
+ * Finds the answer to a question among the lines of a serial line. Each line is looked at once.
+ * @returns a function that takes the next piece; its result is undefined as long as there is no answer, and null if there
+ *   is none to wait for: the answer is not as it should be, or the machine says too much
+ */
+export function createAnswerReader(question: string): (piece: string) => Evidence | null | undefined {
+  let characters = 0
+  let rest = ''
+  return piece => {
+    characters += piece.length
+    const [first = '', ...others] = piece.split('\n')
+    const lines = [rest + first, ...others]
+    rest = lines.pop() ?? ''
+    const answer = lines.find(line => line.startsWith(`{"question":"${question}",`))
+    if (answer !== undefined) return evidenceIn(answer)
+    return characters > MAX_CHARACTERS ? null : undefined
+  }
+}
+
+function evidenceIn(line: string): Evidence | null {
   const answer = answerSchema.safeParse(parsed(line))
   if (!answer.success) return null
   const { haproxy, ports, tables } = answer.data

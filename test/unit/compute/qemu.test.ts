@@ -7,7 +7,7 @@ import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import * as z from 'zod'
 import { judgeProof } from '../../../controller/compute/qemu/acceleration.js'
-import { answerIn, askMachine } from '../../../controller/compute/qemu/ask-machine.js'
+import { askMachine, createAnswerReader } from '../../../controller/compute/qemu/ask-machine.js'
 import { checkMemory } from '../../../controller/compute/qemu/check-host.js'
 import { commandLine } from '../../../controller/compute/qemu/command-line.js'
 import { mayGrowBy, requireRoom } from '../../../controller/compute/qemu/disk-room.js'
@@ -59,11 +59,25 @@ t.test('QEMU’s arguments', async t => {
 t.test('a machine’s answer on its serial line', async t => {
   const answer = '{"question":"4f1c","haproxy":[{"pid":80,"parent":1,"state":"S"}],"ports":[443,22],"tables":[]}'
   const evidence = { haproxy: [{ pid: 80, parent: 1, state: 'S' }], ports: [22, 443], tables: [] }
-  t.same(answerIn(`{"question":"0000","haproxy":[]}\r\nnoise\n${answer}\r\n`, '4f1c'), evidence)
-  t.equal(answerIn(answer, '4f1c'), null, 'the line is not complete')
-  t.equal(answerIn(`${answer}\n`, '4f1d'), null, 'the answer to another question')
-  t.equal(answerIn(`${answer.replace('443', '"443"')}\n`, '4f1c'), null, 'not what a machine says')
-  await fc.assert(fc.asyncProperty(fc.string(), async text => answerIn(`${text}\n`, '4f1c') === null))
+  const answerIn = (lines: string, question = '4f1c') => createAnswerReader(question)(lines)
+  t.same(answerIn(`{"question":"0000","haproxy":[]}\r\nnoise\n${answer}\r\n`), evidence)
+  t.equal(answerIn(answer), undefined, 'the line is not complete')
+  t.equal(answerIn(`${answer}\n`, '4f1d'), undefined, 'the answer to another question')
+  t.equal(answerIn(`${answer.replace('443', '"443"')}\n`), null, 'not what a machine says')
+  t.equal(answerIn(`${answer.replace('443,22', '')}\n`), null, 'sshd listens in every machine')
+  for (const [part, more] of Object.entries({ '443': '443,', '{"pid"': '{"pid":1,"parent":1,"state":"S"},' })) {
+    const many = more.repeat(1100).replace(/443,$/, '443')
+    t.equal(answerIn(`${answer.replace(part, many + (part === '443' ? '' : part))}\n`), null, 'too many entries')
+  }
+  const read = createAnswerReader('4f1c')
+  t.same(
+    [...`x\n${answer}\r`].map(read).filter(found => found !== undefined),
+    [],
+    'one character after another',
+  )
+  t.same(read('\n'), evidence)
+  t.equal(answerIn('x'.repeat(65_537)), null, 'it says too much')
+  fc.assert(fc.property(fc.string(), text => answerIn(`${text}\n`) === undefined))
 
   const { directory, short } = openDirectory(t)
   const path = join(directory, 'evidence')
