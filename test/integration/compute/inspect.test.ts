@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { DATAGRAM_TABLE } from '../../../amphora-agent/protocol/datagrams.js'
 import { inspectMachine } from '../../../controller/compute/namespace/inspect-machine.js'
+import { createAnswerReader } from '../../../controller/compute/qemu/ask-machine.js'
 import { createLab, eventually } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
 
@@ -13,8 +14,8 @@ const haproxy = join(t.testdir({}), 'haproxy')
 symlinkSync(process.execPath, haproxy)
 
 const LISTEN = `for (const place of process.argv.slice(1)) {
-  const [address, port] = place.split(':')
-  require('node:net').createServer().listen(Number(port), address, () => console.log('listening'))
+  const { hostname, port } = new URL('tcp://' + place)
+  require('node:net').createServer().listen(Number(port), hostname.replace(/[[\\]]/g, ''), () => console.log('listening'))
 }
 setInterval(() => {}, 1000)`
 
@@ -99,4 +100,44 @@ t.test('a host out of file descriptors never mistakes a machine for dead', async
     await t.rejects(driver.list(), { code: 'EMFILE' })
   })
   t.match(await driver.find(spec.amphoraId), { state: 'running' })
+})
+
+/** Asks images/amphora/evidence.sh on a terminal of its own, in a machine. @param words that run it with fewer rights */
+async function askEvidence(
+  t: Test,
+  { pid }: { pid: number },
+  words: readonly string[],
+  isDone: (text: string) => boolean,
+) {
+  const script = join(import.meta.dirname, '../../../images/amphora/evidence.sh')
+  const inMachine = ['--target', String(pid), '--net', ...words]
+  const asked = spawn('nsenter', [...inMachine, 'script', '-qec', `echo asked; bash ${script} /dev/tty`, '/dev/null'], {
+    stdio: ['pipe', 'pipe', 'inherit'],
+  })
+  const ended = once(asked, 'exit')
+  t.teardown(() => {
+    asked.kill('SIGKILL')
+    return ended
+  })
+  let text = ''
+  for await (const piece of asked.stdout) {
+    // The terminal is there now; it keeps both questions.
+    if (text === '') asked.stdin.write('0a\n0b\n')
+    text += piece
+    if (isDone(text)) break
+  }
+  return text
+}
+
+t.test('what a virtual machine says about itself', async t => {
+  const machine = await createMachine(t, ['127.0.0.1:8080', '[::1]:8081'])
+  execFileSync('ip', ['netns', 'exec', machine.namespace, 'nft', 'add', 'table', 'inet', DATAGRAM_TABLE])
+  const complete = await askEvidence(t, machine, [], text => /"question":"0b".*\n/.test(text))
+  const evidence = createAnswerReader('0a')(complete)
+  t.match(evidence, { ports: [8080, 8081], tables: [DATAGRAM_TABLE] })
+  t.ok(evidence?.haproxy.some(({ state }) => state === 'S'))
+
+  const mayNotReadTables = ['setpriv', '--bounding-set=-net_admin']
+  const failed = await askEvidence(t, machine, mayNotReadTables, text => text.split('netlink: Error').length > 2)
+  t.notMatch(failed, '"question"', 'it says nothing if a part fails')
 })
