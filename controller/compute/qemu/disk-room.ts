@@ -1,5 +1,8 @@
 import { closeSync, openSync, readSync, statfsSync, statSync } from 'node:fs'
+import { open, rename } from 'node:fs/promises'
+import { runTool } from '../../network/local/ip-command.js'
 import { ComputeUnavailable } from '../driver.js'
+import { MachineError } from '../host/machine-error.js'
 import { unlessGone } from '../host/unless-gone.js'
 
 const MIB = 1024 * 1024
@@ -7,19 +10,47 @@ const MAGIC = 'QFI\xfb'
 /** Of the header of a qcow2 file; its size for the machine is the big-endian number at byte 24. */
 const HEADER_BYTES = 32
 
-/** How much a qcow2 disk may still grow, in bytes; 0 if it is gone. @throws Error if the file is not one */
-export const mayGrowBy = (path: string): number =>
-  unlessGone(() => Math.max(0, sizeForMachine(path) - statSync(path).blocks * 512), 0)
-
-function sizeForMachine(path: string): number {
-  const file = openSync(path, 'r')
+/**
+ * Creates the disk of a machine above its image's. It has its name only when it is complete.
+ * @returns its size for the machine in bytes
+ */
+export async function createDisk(path: string, image: string): Promise<number> {
+  const partial = `${path}.new`
+  await runTool(['qemu-img', 'create', '-q', '-f', 'qcow2', '-b', image, '-F', 'qcow2', partial], '')
+  const file = await open(partial, 'r+')
   try {
-    const header = Buffer.alloc(HEADER_BYTES)
-    readSync(file, header, 0, HEADER_BYTES, 0)
-    if (header.toString('latin1', 0, 4) !== MAGIC) throw new Error(`${path} is not a qcow2 disk.`)
-    return Number(header.readBigUInt64BE(24))
+    await file.sync()
   } finally {
-    closeSync(file)
+    await file.close()
+  }
+  await rename(partial, path)
+  const size = sizeForMachine(path)
+  if (size === null) throw new MachineError(`${path} is not a qcow2 disk.`)
+  return size
+}
+
+/**
+ * How much a qcow2 disk may still grow, in bytes; 0 if it is gone.
+ * @param usual size for its machine if the disk does not say, as after a loss of power
+ */
+export function mayGrowBy(path: string, usual: number): number {
+  const used = unlessGone(() => statSync(path).blocks * 512, null)
+  return used === null ? 0 : Math.max(0, (sizeForMachine(path) ?? usual) - used)
+}
+
+/** Null if the file cannot be read, or is no qcow2 disk. */
+function sizeForMachine(path: string): number | null {
+  try {
+    const file = openSync(path, 'r')
+    try {
+      const header = Buffer.alloc(HEADER_BYTES)
+      readSync(file, header, 0, HEADER_BYTES, 0)
+      return header.toString('latin1', 0, 4) === MAGIC ? Number(header.readBigUInt64BE(24)) : null
+    } finally {
+      closeSync(file)
+    }
+  } catch {
+    return null
   }
 }
 

@@ -4,7 +4,7 @@ import * as z from 'zod'
 import { seedDisk } from '../../../amphora-agent/protocol/seed.js'
 import type { Port } from '../../network/driver.js'
 import { type Fabric, type TapAttachment, tapOf } from '../../network/local/fabric.js'
-import { ip, runTool } from '../../network/local/ip-command.js'
+import { ip } from '../../network/local/ip-command.js'
 import { ensureNamespace } from '../../network/local/namespace.js'
 import {
   type ComputeDriver,
@@ -31,7 +31,7 @@ import { unlessGone } from '../host/unless-gone.js'
 import { sourceFolder } from '../source-folder.js'
 import { type Acceleration, QEMU } from './acceleration.js'
 import { commandLine, MAX_PLUGGED, overheadMiB, SEED_DEVICE, SEED_FILES } from './command-line.js'
-import { freeBytes, mayGrowBy, requireRoom } from './disk-room.js'
+import { createDisk, freeBytes, mayGrowBy, requireRoom } from './disk-room.js'
 import type { MachineImage } from './image.js'
 import { inspectMachine } from './inspect-machine.js'
 import { requireMemory } from './memory.js'
@@ -195,8 +195,8 @@ export class QemuDriver implements ComputeDriver {
     try {
       requireMemory(this.#promisedMemory(), this.#options.availableMemory())
       await ensureNamespace(namespace.name)
-      await runTool(['qemu-img', 'create', '-q', '-f', 'qcow2', '-b', image.disk, '-F', 'qcow2', files.disk], '')
-      requireRoom(this.#growthOfDisks(), freeBytes(files.path))
+      const diskBytes = await createDisk(files.disk, image.disk)
+      requireRoom(this.#growthOfDisks(diskBytes), freeBytes(files.path))
       const groups = this.#groupsFor(spec, hardware.memoryMiB, cores)
       const words = [
         ...[files.path, namespace.file, ...accountWords(this.#options.accounts, accountHint(amphoraId))],
@@ -241,10 +241,10 @@ export class QemuDriver implements ComputeDriver {
   }
 
   /** Bytes by which the disk of each virtual machine of this host may still grow. */
-  #growthOfDisks(): number[] {
+  #growthOfDisks(usual: number): number[] {
     return this.#machines
       .recorded()
-      .map(amphoraId => mayGrowBy(this.#machines.of(amphoraId).files.disk))
+      .map(amphoraId => mayGrowBy(this.#machines.of(amphoraId).files.disk, usual))
       .filter(bytes => bytes > 0)
   }
 

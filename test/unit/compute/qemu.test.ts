@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
-import { closeSync, openSync, realpathSync, writeFileSync } from 'node:fs'
+import { closeSync, existsSync, openSync, realpathSync, truncateSync, writeFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import fc from 'fast-check'
@@ -10,7 +10,7 @@ import { judgeProof } from '../../../controller/compute/qemu/acceleration.js'
 import { askMachine, createAnswerReader } from '../../../controller/compute/qemu/ask-machine.js'
 import { checkMemory } from '../../../controller/compute/qemu/check-host.js'
 import { commandLine } from '../../../controller/compute/qemu/command-line.js'
-import { mayGrowBy, requireRoom } from '../../../controller/compute/qemu/disk-room.js'
+import { createDisk, mayGrowBy, requireRoom } from '../../../controller/compute/qemu/disk-room.js'
 import { findMachineImage } from '../../../controller/compute/qemu/image.js'
 import { memoryForMachines, requireMemory } from '../../../controller/compute/qemu/memory.js'
 import { freeSlot, peripheralsIn } from '../../../controller/compute/qemu/peripherals.js'
@@ -160,10 +160,15 @@ t.test('room on the disk', async t => {
   })
   const disk = join(t.testdir({ text: 'no disk' }), 'disk')
   execFileSync('qemu-img', ['create', '-q', '-f', 'qcow2', disk, '64M'])
-  const growth = mayGrowBy(disk)
+  const growth = mayGrowBy(disk, 0)
   t.ok(growth > 63 * 1024 ** 2 && growth < 64 * 1024 ** 2, String(growth))
-  t.equal(mayGrowBy(`${disk}-missing`), 0)
-  t.throws(() => mayGrowBy(join(disk, '../text')), { message: /is not a qcow2 disk/ })
+  t.equal(mayGrowBy(`${disk}-missing`, 1024), 0)
+  const own = `${disk}-own`
+  t.equal(await createDisk(own, disk), 64 * 1024 ** 2)
+  t.notOk(existsSync(`${own}.new`))
+  // As a loss of power leaves it.
+  truncateSync(own)
+  t.equal(mayGrowBy(own, 1024 ** 2), 1024 ** 2, 'a broken disk counts with the usual size')
 })
 
 t.test('an image', async t => {
