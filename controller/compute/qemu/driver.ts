@@ -30,7 +30,7 @@ import { READABLE, shareable } from '../host/shareable.js'
 import { unlessGone } from '../host/unless-gone.js'
 import { sourceFolder } from '../source-folder.js'
 import { type Acceleration, QEMU } from './acceleration.js'
-import { commandLine, MAX_PLUGGED, overheadMiB, SEED_DEVICE, SEED_FILES } from './command-line.js'
+import { commandLine, MAX_PLUGGED, overheadMiB } from './command-line.js'
 import { createDisk, freeBytes, mayGrowBy, requireRoom } from './disk-room.js'
 import type { MachineImage } from './image.js'
 import { inspectMachine } from './inspect-machine.js'
@@ -42,10 +42,10 @@ import {
   openTap,
   type Peripheral,
   peripherals,
-  removeDevice,
   removeInterface,
+  removeSeed,
 } from './peripherals.js'
-import { type Qmp, QmpRefused, QmpUnreachable, withQmp } from './qmp/client.js'
+import { type Qmp, QmpUnreachable, withQmp } from './qmp/client.js'
 import { sshdAnswers } from './readiness.js'
 
 export type QemuDriverOptions = HostMachinesOptions & {
@@ -230,7 +230,8 @@ export class QemuDriver implements ComputeDriver {
   }
 
   async #takeSeed(qmp: Qmp, amphoraId: string): Promise<void> {
-    if (!(await removeSeed(qmp))) this.#options.log.warn({ amphoraId }, 'the machine does not let go of its seed yet')
+    if (!(await removeSeed(qmp)))
+      this.#options.log.warn({ amphoraId }, 'the machine does not let go of its seed disk yet; the disk is empty now')
   }
 
   /** MiB of each virtual machine of this host that runs or is about to. */
@@ -240,7 +241,7 @@ export class QemuDriver implements ComputeDriver {
       .flatMap(amphoraId => this.#machines.of(amphoraId).files.hardware()?.memoryMiB ?? [])
   }
 
-  /** Bytes by which the disk of each virtual machine of this host may still grow. */
+  /** Bytes by which the disk of each virtual machine of this host may still grow. @param usual size of a broken one */
   #growthOfDisks(usual: number): number[] {
     return this.#machines
       .recorded()
@@ -315,24 +316,6 @@ const hardwareNotes = ({ acceleration, memoryMiB }: Hardware): string[] => [
   acceleration === 'kvm' ? 'KVM' : 'emulated',
   `${memoryMiB} MiB with its QEMU`,
 ]
-
-/**
- * Takes the seed disk, if it is still there: the machine has its files on its own disk now. QEMU forgets it too.
- * @returns false if the machine holds on to it
- */
-async function removeSeed(qmp: Qmp): Promise<boolean> {
-  if (!(await removeDevice(qmp, SEED_DEVICE))) return false
-  for (const [command, words] of [
-    ['blockdev-del', { 'node-name': SEED_DEVICE }],
-    ['remove-fd', SEED_FILES],
-  ] as const) {
-    await qmp.execute(command, { arguments: words, answer: nothing }).catch((error: unknown) => {
-      // It was removed before.
-      if (!(error instanceof QmpRefused)) throw error
-    })
-  }
-  return true
-}
 
 function seedOf(spec: MachineSpec): Uint8Array {
   return seedDisk({

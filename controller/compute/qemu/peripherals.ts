@@ -1,5 +1,5 @@
 import * as z from 'zod'
-import { INTERFACE_SLOTS, slotName } from './command-line.js'
+import { INTERFACE_SLOTS, SEED_DEVICE, SEED_FILES, slotName } from './command-line.js'
 import { type Qmp, QmpRefused } from './qmp/client.js'
 
 /** A network interface of a virtual machine, as its QEMU knows it. */
@@ -80,9 +80,38 @@ export async function removeInterface(qmp: Qmp, { id, tap }: Peripheral): Promis
 export const closeTap = (qmp: Qmp, tap: string): Promise<void> =>
   unlessRefused(qmp.execute('netdev_del', { arguments: { id: backendOf(tap) }, answer: nothing }))
 
+/** What a disk holds that a machine keeps without its contents. */
+const EMPTY = 'empty'
+
+/**
+ * Takes the seed, if it is still there: the machine has its files on its own disk now. QEMU forgets it too, whatever the
+ * machine does: if it holds on to the disk, the disk becomes an empty one.
+ * @param limitMs how long the machine may take to let go of the disk
+ * @returns false if the machine holds on to the disk
+ * @throws QmpRefused if QEMU keeps the contents
+ */
+export async function removeSeed(qmp: Qmp, limitMs = RELEASE_LIMIT_MS): Promise<boolean> {
+  const isReleased = await removeDevice(qmp, SEED_DEVICE, limitMs)
+  const execute = (command: string, words: Readonly<Record<string, unknown>>) =>
+    qmp.execute(command, { arguments: words, answer: nothing })
+  if (!isReleased) {
+    const drive = { path: `/machine/peripheral/${SEED_DEVICE}`, property: 'drive' }
+    // QEMU aborts when a disk gets the contents that it has.
+    if ((await execute('qom-get', drive)) !== EMPTY) {
+      await unlessRefused(
+        execute('blockdev-add', { driver: 'null-co', 'node-name': EMPTY, size: 0, 'read-only': true }),
+      )
+      await execute('qom-set', { ...drive, value: EMPTY })
+    }
+  }
+  await unlessRefused(execute('blockdev-del', { 'node-name': SEED_DEVICE }))
+  await unlessRefused(execute('remove-fd', SEED_FILES))
+  return isReleased
+}
+
 /** @returns false if the machine holds on to it */
-export async function removeDevice(qmp: Qmp, id: string): Promise<boolean> {
-  const gone = qmp.event(({ name, data }) => name === 'DEVICE_DELETED' && data.device === id, RELEASE_LIMIT_MS)
+async function removeDevice(qmp: Qmp, id: string, limitMs = RELEASE_LIMIT_MS): Promise<boolean> {
+  const gone = qmp.event(({ name, data }) => name === 'DEVICE_DELETED' && data.device === id, limitMs)
   // QEMU refuses for one that is not there, or that the machine was asked for a moment ago.
   await unlessRefused(qmp.execute('device_del', { arguments: { id }, answer: nothing }))
   if (!(await deviceNames(qmp)).includes(id)) return true

@@ -1,22 +1,24 @@
-import { execFileSync } from 'node:child_process'
+import { execFileSync, spawn } from 'node:child_process'
 import { randomUUID } from 'node:crypto'
+import { once } from 'node:events'
 import { closeSync, existsSync, openSync, realpathSync, truncateSync, writeFileSync } from 'node:fs'
 import { createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import * as z from 'zod'
-import { judgeProof } from '../../../controller/compute/qemu/acceleration.js'
+import { judgeProof, QEMU } from '../../../controller/compute/qemu/acceleration.js'
 import { askMachine, createAnswerReader } from '../../../controller/compute/qemu/ask-machine.js'
 import { checkMemory } from '../../../controller/compute/qemu/check-host.js'
 import { commandLine } from '../../../controller/compute/qemu/command-line.js'
 import { createDisk, mayGrowBy, requireRoom } from '../../../controller/compute/qemu/disk-room.js'
 import { findMachineImage } from '../../../controller/compute/qemu/image.js'
 import { memoryForMachines, requireMemory } from '../../../controller/compute/qemu/memory.js'
-import { freeSlot, peripheralsIn } from '../../../controller/compute/qemu/peripherals.js'
+import { freeSlot, peripheralsIn, removeSeed } from '../../../controller/compute/qemu/peripherals.js'
 import { PROOF_STATUS, proofFirmware } from '../../../controller/compute/qemu/proof-firmware.js'
 import { withQmp } from '../../../controller/compute/qemu/qmp/client.js'
 import { createMessageReader, parseMessage, QmpProtocolError } from '../../../controller/compute/qemu/qmp/messages.js'
+import { eventually } from '../../support/eventually.js'
 import { imageManifest } from '../../support/inputs/image-manifest.js'
 
 const GREETING =
@@ -135,6 +137,47 @@ t.test('slots', async t => {
   t.equal(freeSlot(present), 1)
   const all = peripheralsIn(Array.from({ length: 9 }, (_, slot) => `nic-${slot}-${tap(slot)}`))
   t.equal(freeSlot(all), null, 'eight besides the management interface')
+})
+
+t.test('a machine that holds on to its seed keeps an empty disk', async t => {
+  const directory = t.testdir({ seed: 's'.repeat(4096) })
+  const seed = openSync(join(directory, 'seed'), 'r')
+  const machine = [
+    '-machine',
+    'q35',
+    '-m',
+    '64',
+    '-nodefaults',
+    '-display',
+    'none',
+    '-qmp',
+    'unix:monitor,server=on,wait=off',
+  ]
+  const devices = [
+    ...['-device', 'pcie-root-port,id=slot9,chassis=1'],
+    ...[
+      '-add-fd',
+      'fd=3,set=3',
+      '-blockdev',
+      'driver=file,locking=off,node-name=seed,filename=/dev/fdset/3,read-only=on',
+    ],
+    ...['-device', 'virtio-blk-pci,id=seed,drive=seed,bus=slot9'],
+  ]
+  const qemu = spawn(QEMU, [...machine, ...devices], { cwd: directory, stdio: ['ignore', 'ignore', 'inherit', seed] })
+  closeSync(seed)
+  const ended = once(qemu, 'exit')
+  t.teardown(() => qemu.kill('SIGKILL') && ended)
+  const path = join(directory, 'monitor')
+  await eventually('QEMU listens', () => existsSync(path) || null)
+  await withQmp(path, async qmp => {
+    const namesOf = async (command: string, name: string) =>
+      (await qmp.execute(command, { answer: z.array(z.looseObject({})) })).map(one => one[name])
+    for (const time of ['first', 'second']) {
+      t.equal(await removeSeed(qmp, 100), false, `it has no system that could let go of it, the ${time} time`)
+      t.same(await namesOf('query-named-block-nodes', 'node-name'), ['empty'])
+      t.same(await namesOf('query-fdsets', 'fdset-id'), [], 'QEMU has closed it')
+    }
+  })
 })
 
 t.test('memory', async t => {
