@@ -57,12 +57,17 @@ function commandOf(pid: string): string {
 
 /** Starts a change in a process of its own, and kills it as soon as something is there, or gone: before the change is done. */
 async function killDuring(t: Test, orders: ChangerOrders, isTime: () => boolean): Promise<void> {
+  t.same(await endOfKilled(orders, isTime), [null, 'SIGKILL'], 'it was killed amid the change')
+}
+
+/** The same, for a change that may be done before the kill. @returns its exit code and signal */
+async function endOfKilled(orders: ChangerOrders, isTime: () => boolean): Promise<unknown[]> {
   const changer = spawn(process.execPath, [join(programs, 'changer.mjs')], { stdio: ['pipe', 'ignore', 'ignore'] })
   const ended = once(changer, 'exit')
   changer.stdin.end(JSON.stringify(orders))
   await eventually('it is time to kill', () => isTime() || changer.exitCode !== null, PATIENCE)
   changer.kill('SIGKILL')
-  t.same(await ended, [null, 'SIGKILL'], 'it was killed amid the change')
+  return ended
 }
 
 const hello = () =>
@@ -210,15 +215,17 @@ t.test('a running machine', async t => {
     },
   )
   t.test('is gone after deletion, however often that is killed', async t => {
-    const steps = [
+    const deletion: ChangerOrders = { ...orders, change: 'delete' }
+    for (const isTime of [
       () => tapsIn(fabric.namespace).length === 0,
       () => !traces().some(one => one.startsWith('process')),
-      () => !existsSync(`/run/netns/${namespace}`),
-    ]
-    for (const isTime of steps) {
-      await killDuring(t, { ...orders, change: 'delete' }, isTime)
+    ]) {
+      await killDuring(t, deletion, isTime)
       t.not(await driver.find(amphoraId), null, 'it is still found')
     }
+    // Only its directory is left now, which is gone in a moment.
+    await endOfKilled(deletion, () => !existsSync(`/run/netns/${namespace}`))
+    t.equal((await driver.find(amphoraId)) !== null, existsSync(own), 'it is found as long as it has its directory')
     await driver.delete(amphoraId)
     t.equal(await driver.find(amphoraId), null)
     t.same(traces(), [])
