@@ -1,26 +1,13 @@
 #!/bin/bash
-# Process 1 of a virtual machine. Takes over the seed of the first boot, sets up the management interface, and runs
-# init.sh, which runs the amphora.
+# Process 1 of a virtual machine, whose file systems are mounted. Takes over the seed of the first boot, sets up the
+# management interface, and runs init.sh, which runs the amphora.
 set -u
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C.UTF-8
 umask 022
 cd /
 
-mount -t proc -o nosuid,nodev,noexec proc /proc
-mount -t sysfs -o nosuid,nodev,noexec sysfs /sys
-mount -t tmpfs -o nosuid,nodev,mode=755,size=25% run /run
-mount -t tmpfs -o nosuid,nodev,mode=1777,size=10% tmp /tmp
-mkdir -p /dev/pts /dev/shm
-ln -s /proc/self/fd /dev/fd
-ln -s fd/0 /dev/stdin
-ln -s fd/1 /dev/stdout
-ln -s fd/2 /dev/stderr
-mount -t devpts -o nosuid,noexec,gid=5,mode=620,ptmxmode=666 devpts /dev/pts
-mount -t tmpfs -o nosuid,nodev,mode=1777,size=10% shm /dev/shm
-mkdir -m 755 /run/sshd
-mkdir -m 710 /run/krater
+install -d -m 710 -g krater /run/krater
 mkdir -m 700 /run/krater/log
-chgrp krater /run/krater
 
 # On each console that the kernel uses: /dev/console is only the last of them.
 say() {
@@ -57,28 +44,18 @@ seed_disk() { # prints the device of the seed, if there is one
   done
 }
 
-# A file of the seed is complete on the disk, or not there at all. The last one tells that all are there.
+# Few programs: each start of one takes a twentieth of a second in an emulated machine. The last file tells that all of
+# them are there, complete.
 take_over() { # DEVICE
-  local name file mode seed=/run/krater/seed
-  mkdir -m 700 "$seed"
-  tar -C "$seed" -xf "$1" || return 1
-  rm -f /etc/krater/boot.json
-  while read -r mode name file; do
-    install -D -m "$mode" "$seed/$name" "$file.new" && sync "$file.new" && mv "$file.new" "$file" || return 1
-  done <<'FILES'
-600 host-key /etc/ssh/ssh_host_ed25519_key
-644 controller-key /etc/ssh/authorized_keys/krater
-644 operator-key /etc/ssh/authorized_keys/root
-644 management-address /etc/management-address
-644 management-mac /etc/management-mac
-644 management-prefix /etc/management-prefix
-644 hostname /etc/hostname
-644 name-servers /etc/resolv.conf
-600 boot /etc/krater/boot.json
-FILES
-  sync
-  rm -rf "$seed"
-  : >/run/krater/seed.used
+  local ssh=etc/ssh etc=etc/krater
+  rm -f /$etc/boot.json
+  tar -C / --no-same-owner --touch --exclude=KRATERSEED -xf "$1" \
+    --transform="s:^host-key\$:$ssh/ssh_host_ed25519_key:" --transform="s:^controller-key\$:$ssh/authorized_keys/krater:" \
+    --transform="s:^operator-key\$:$ssh/authorized_keys/root:" --transform="s:^boot\$:$etc/boot.json.new:" \
+    --transform='s:^management-:etc/management-:' --transform='s:^hostname$:etc/hostname:' \
+    --transform='s:^name-servers$:etc/resolv.conf:' &&
+    chmod 644 /$ssh/authorized_keys/{krater,root} /etc/management-{address,mac,prefix} /etc/hostname /etc/resolv.conf &&
+    sync && mv /$etc/boot.json.new /$etc/boot.json && sync && : >/run/krater/seed.used
 }
 
 interface_with() { # MAC: prints the name of the interface
@@ -98,16 +75,19 @@ if [ -n "$seed" ]; then
 fi
 [ -e /etc/krater/boot.json ] || fail 'this machine was never given its keys: its first boot needs a seed disk'
 
-hostname -F /etc/hostname
+read -r name </etc/hostname
+echo "$name" >/proc/sys/kernel/hostname
 read -r address </etc/management-address
 read -r prefix </etc/management-prefix
 read -r mac </etc/management-mac
-ip link set dev lo up
 interface=$(interface_with "$mac") || fail "there is no interface with the MAC address $mac"
-[ "$interface" = mgmt0 ] || ip link set dev "$interface" name mgmt0
 case $address in *:*) once=nodad ;; *) once= ;; esac
-ip address add "$address/$prefix" dev mgmt0 $once
-ip link set dev mgmt0 up
+ip -force -batch - <<COMMANDS
+link set dev lo up
+link set dev $interface name mgmt0
+address add $address/$prefix dev mgmt0 $once
+link set dev mgmt0 up
+COMMANDS
 cp -p /etc/krater/boot.json /run/krater/boot.json
 
 # No core files: they would contain private keys.

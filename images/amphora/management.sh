@@ -25,30 +25,37 @@ table inet krater_management {
 }
 RULES
 
-rule() { # FAMILY RULE...: adds a rule unless it exists
-  local output
-  output=$(ip "-$1" rule add "${@:2}" 2>&1) || [[ $output == *'File exists'* ]] || { echo "$output" >&2; return 1; }
+apply() { # FAMILY COMMANDS: for ip, one a line. What is there already, or not any more, is no fault.
+  local line output
+  ip "-$1" -batch - <<<"$2" 2>/dev/null && return
+  while read -r line; do
+    output=$(ip "-$1" $line 2>&1) || [[ $output == *'File exists'* || $line == 'rule delete'* ]] ||
+      { echo "$output" >&2; return 1; }
+  done <<<"$2"
 }
 
 # A link-local IPv6 address of the interface would be another way to the host.
 case $address in *:*) ;; *) echo 1 >/proc/sys/net/ipv6/conf/$interface/disable_ipv6 2>/dev/null || true ;; esac
 
 haproxy=$(id -u haproxy)
+case $address in *:*) own=6 ;; *) own=4 ;; esac
 for family in 4 6; do
   [ $family = 4 ] || [ -e /proc/net/if_inet6 ] || continue
   # By default, the local table comes before any other rule. It moves behind what HAProxy may not reach.
-  rule $family priority 60 table local
   # Covers link-local addresses, which specify the interface.
-  rule $family priority 50 uidrange "$haproxy-$haproxy" oif $interface prohibit
-  ip -$family rule delete priority 0 2>/dev/null || true
+  commands="rule add priority 60 table local
+rule add priority 50 uidrange $haproxy-$haproxy oif $interface prohibit
+rule delete priority 0"
   while read -r subnet _; do
     case $subnet in fe80:*) continue ;; esac
     # Tenants choose the members that HAProxy connects to. These must not be machines on the management network or this
     # machine's own sshd.
-    rule $family priority 50 uidrange "$haproxy-$haproxy" to "$subnet" prohibit
-    rule $family priority 70 to "$subnet" table $table
-    ip -$family route replace "$subnet" dev $interface table $table
+    commands+="
+rule add priority 50 uidrange $haproxy-$haproxy to $subnet prohibit
+rule add priority 70 to $subnet table $table
+route replace $subnet dev $interface table $table"
   done < <(ip -$family route show dev $interface proto kernel)
+  [ $family != $own ] || commands+="
+rule add priority 70 from $address table $table"
+  apply $family "$commands"
 done
-case $address in *:*) family=6 ;; *) family=4 ;; esac
-rule $family priority 70 from "$address" table $table

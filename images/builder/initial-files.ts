@@ -10,7 +10,7 @@ const MODULES = {
   virtio: ['virtio_pci', 'virtio_blk', 'virtio_net', 'virtio_rng'],
   other: ['virtio_scsi', 'ata_piix', 'sd_mod'],
 }
-const APPLETS = ['findfs', 'insmod', 'mount', 'poweroff', 'sh', 'sleep', 'switch_root', 'umount']
+const APPLETS = ['findfs', 'insmod', 'ln', 'mkdir', 'mount', 'poweroff', 'sh', 'sleep', 'switch_root']
 
 /**
  * Writes the initial file system of the machine whose root this is, as /boot/initrd there.
