@@ -3,6 +3,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { type Agent, startAgent } from './agent.js'
 import { runFetcher } from './ocsp/fetcher.js'
+import { limitHeap } from './process/heap.js'
 import { bootSchema } from './protocol/boot.js'
 import { BOOT_FILE } from './protocol/paths.js'
 import { askSelf } from './server/ask-self.js'
@@ -32,6 +33,7 @@ async function main(): Promise<void> {
       () => process.exit(1),
     )
   }
+  limitHeap()
   const agent = await startAgent(boot, { bundle, bootFile: values.boot, restart: () => stop(agent) })
   for (const signal of ['SIGTERM', 'SIGINT'] as const) process.on(signal, () => stop(agent))
   await Promise.race([agent.idle(), sleep(RESUME_MS, undefined, { ref: false })])

@@ -32,4 +32,4 @@ if [ -d "$agents" ]; then
   fi
 fi
 
-exec /opt/krater/node --max-semi-space-size=1 --max-old-space-size=256 --optimize-for-size "$agent"
+exec /opt/krater/node "$agent"
