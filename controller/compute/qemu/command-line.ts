@@ -27,8 +27,11 @@ export type MachineShape = {
   kernelOptions: string
 }
 
-/** Cache of translated code. QEMU's default grows with the machine's memory. */
-const TRANSLATION_CACHE_MIB = 64
+/**
+ * Cache of translated code. QEMU's default grows with the machine's memory. With half as much, the start of a machine
+ * fills it nine times, and takes longer by more than a second.
+ */
+const TRANSLATION_CACHE_MIB = 128
 
 /** What QEMU itself may need besides the machine's memory. An estimate: an emulated one of 256 MiB was seen to have 335. */
 export const overheadMiB = (acceleration: Acceleration['kind']): number => (acceleration === 'kvm' ? 128 : 256)

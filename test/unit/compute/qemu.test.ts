@@ -53,7 +53,7 @@ t.test('QEMU’s arguments', async t => {
     t.ok(devices.includes('virtio-blk-pci,id=seed,drive=seed,bus=slot9'))
   })
   t.test('say how its processors run', async t => {
-    t.match(valuesOf('-accel'), ['tcg,thread=multi,tb-size=64'])
+    t.match(valuesOf('-accel'), ['tcg,thread=multi,tb-size=128'])
     t.match(commandLine({ ...shape, acceleration: 'kvm' }).join(' '), /-accel kvm -cpu host/)
   })
 })
