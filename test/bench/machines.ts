@@ -147,9 +147,10 @@ async function memoryOfEach(instance: BenchInstance): Promise<number[]> {
 async function startToAgent(instance: BenchInstance, namespace: string): Promise<number> {
   const started = Math.min(...(await processesInside(namespace)).map(({ pid }) => startOf(pid)))
   const id = AMPHORA_ID.exec(namespace)?.[1] ?? ''
-  // The clock of a machine may be another one; how long ago something was is the same on both.
-  const { stdout } = await instance.krater('amphora', 'ssh', id, `date +%s.%N; stat -c %.9Y ${AGENT_SOCKET}`)
-  const [now = Number.NaN, listening = Number.NaN] = stdout.trim().split('\n').map(Number)
+  // The clock of a machine may be another one; how long ago something was is the same on both. The end of the session
+  // counts too.
+  const { stdout } = await instance.krater('amphora', 'ssh', id, `stat -c %.9Y ${AGENT_SOCKET}; date +%s.%N`)
+  const [listening = Number.NaN, now = Number.NaN] = stdout.trim().split('\n').map(Number)
   return uptime() - started - (now - listening) * 1000
 }
 
