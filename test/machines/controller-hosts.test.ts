@@ -109,6 +109,11 @@ t.test('two controller hosts over a replicated PostgreSQL', async t => {
       status: 1,
       stderr: /There is a controller host two already/,
     })
+    t.match(await one.krater('controller', 'add', 'three', '192.0.2.9', '--output', '/dev/stdout'), {
+      status: 1,
+      stderr: /\/dev\/stdout is no plain file/,
+    })
+    t.notMatch(await one.must('controller', 'list'), /three/)
   })
 
   const demo = await one.must('demo')

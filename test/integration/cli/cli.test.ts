@@ -267,6 +267,12 @@ t.test('the whole service with noop drivers', async t => {
       unconfirmed.stderr,
       /no terminal to ask for confirmation\. To confirm, add --yes\. Nothing was removed\.\n$/,
     )
+    krater.environment.KRATER_COMPUTE_DRIVER = 'enrolled'
+    t.match(
+      (await krater.command('down', '--all')).stderr,
+      /The database does not answer.*whether it has enrolled hosts/,
+    )
+    krater.environment.KRATER_COMPUTE_DRIVER = NOOP_DRIVERS.KRATER_COMPUTE_DRIVER
     t.ok(existsSync(join(krater.directory, 'postgres/data/PG_VERSION')))
     const { stdout } = await krater.command('down', '--all', '--yes')
     t.match(stdout, /still holds other files: mine\.\n/)
