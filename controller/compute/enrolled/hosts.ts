@@ -250,10 +250,28 @@ export async function recordPlugged(
   return updated === 1
 }
 
-/** Records what a host was told; null: it may know nothing but what its enrolment says. */
-export async function recordTold(database: Database, id: string, controllers: readonly string[] | null): Promise<void> {
-  const told = controllers === null ? null : json(controllers)
-  await execute(database, sql`UPDATE enrolled_host SET told_controllers = ${told}::jsonb WHERE id = ${id}`)
+/** Records that a host may know nothing but what its enrolment says. */
+export async function forgetTold(database: Database, id: string): Promise<void> {
+  await execute(database, sql`UPDATE enrolled_host SET told_controllers = NULL WHERE id = ${id}`)
+}
+
+/**
+ * Records what a host was told. If another controller host has recorded something meanwhile, nobody knows which of the two
+ * the host heard last, and it is told again.
+ * @param host as it was before it was told
+ */
+export async function recordTold(
+  database: Database,
+  { id, toldControllers }: EnrolledHost,
+  controllers: readonly string[],
+): Promise<void> {
+  const former = toldControllers === null ? null : json(toldControllers)
+  await execute(
+    database,
+    sql`UPDATE enrolled_host
+           SET told_controllers = CASE WHEN told_controllers IS NOT DISTINCT FROM ${former}::jsonb THEN ${json(controllers)}::jsonb END
+         WHERE id = ${id}`,
+  )
 }
 
 /** Takes a host out of use, so that no amphora gets it. @returns whether it carries none */

@@ -23,7 +23,7 @@ export function createTeller(telling: Telling): () => Promise<void> {
     notBefore.set(host.id, Number.POSITIVE_INFINITY)
     try {
       await agents.forward(host, next, ASK_MS)
-      await recordTold(database, host.id, controllers)
+      await recordTold(database, host, controllers)
       log.info({ host: host.name, controllers }, 'an enrolled host knows where the controllers are')
       notBefore.delete(host.id)
     } catch (error) {

@@ -183,6 +183,49 @@ t.test('hosts are told where the controllers are, whenever that changes', async 
   t.equal(await toldOf(silent), null, 'one that cannot be told is not forgotten')
 })
 
+t.test('a host that two controllers told different things at once is told again', async t => {
+  t.teardown(() => execute(database, sql`DELETE FROM controller_host`))
+  const { id } = await enroll('told')
+  const { agents, led } = createAgents(new Set())
+  const [delivery, end] = [createGate(), createGate()]
+  const former = driverWith({
+    ...agents,
+    forward: async (...words) => {
+      await delivery.pass()
+      await agents.forward(...words)
+    },
+  })
+  const latter = driverWith({
+    ...agents,
+    forward: async (...words) => {
+      await agents.forward(...words)
+      await end.pass()
+    },
+  })
+  const heard = () => led.get(id) ?? []
+  const told = async () => (await hostById(database, id))?.toldControllers
+  const move = (address: string) =>
+    execute(
+      database,
+      sql`INSERT INTO controller_host (id, name, address) VALUES ('00000000-0000-4000-8000-000000000001', 'a', ${address})
+          ON CONFLICT (id) DO UPDATE SET address = excluded.address`,
+    )
+  await move('192.0.2.1')
+  await former.tend?.()
+  await move('192.0.2.2')
+  await latter.tend?.()
+  await eventually('it hears of the latter address', () => heard().length === 1)
+  delivery.open()
+  await eventually('it hears of the former one afterwards', async () => (await told())?.[0] === '192.0.2.1')
+  end.open()
+  await eventually('nobody knows what it heard last', async () => (await told()) === null)
+  await eventually('it hears of the latter one again', async () => {
+    await latter.tend?.()
+    return heard().length === 3
+  })
+  t.same(heard(), [['192.0.2.2'], ['192.0.2.1'], ['192.0.2.2']])
+})
+
 t.test('several health managers hear the same hosts, and none waits for another', async t => {
   const [locked, free] = [await enroll('locked'), await enroll('free')]
   const beat = ({ id }: NewHost) => ({

@@ -24,10 +24,10 @@ import {
   beginEnrolment,
   type EnrolledHost,
   enrolledHosts,
+  forgetTold,
   hostById,
   leaveState,
   type NewHost,
-  recordTold,
 } from '../../../../compute/enrolled/hosts.js'
 import { freeBoot } from '../../../../compute/enrolled/wipe.js'
 import type { Database } from '../../../../database/connection.js'
@@ -279,7 +279,7 @@ async function installOn(
     print,
   )
   await leaveState(database, { id: host.id, turn, state: 'enrolling' }, { state: 'enrolling', changes })
-  await recordTold(database, host.id, null)
+  await forgetTold(database, host.id)
 }
 
 /** Reaches the agent as the controllers do, and waits for a heartbeat. @throws OperatorError */
