@@ -9,7 +9,7 @@ import { serversOf } from './url.js'
 const NO_ANSWER = 'Query read timeout'
 
 /** A statement that takes as long may wait for a server that is the primary no more. */
-const LATE_MS = 3_000
+const LATE_MS = 1_500
 
 type Settings = pg.ClientConfig & { connectionString: string }
 
