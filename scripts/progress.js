@@ -71,7 +71,8 @@ export function runLogged(
     const take = chunk => {
       write(chunk)
       output = (output + chunk).slice(-8_000)
-      report(output.trimEnd().split('\n').at(-1) ?? '')
+      const lines = output.trimEnd().split(/[\r\n]/)
+      report(lines.at(-1) ?? '')
     }
     child.stdout.setEncoding('utf8').on('data', take)
     child.stderr.setEncoding('utf8').on('data', take)
