@@ -58,6 +58,8 @@ export const HOST_PACKAGES = [
 export const ENROLMENT_PACKAGES = ['conntrack', 'haproxy', 'iputils-ping', 'keepalived', 'nftables', 'procps']
 /** What checks the Vagrantfile; docs/lab.md has what runs the lab. */
 export const LAB_PACKAGES = ['vagrant']
+/** What scripts/with-libvirt.sh runs, beside those of a virtual machine. */
+export const LIBVIRT_PACKAGES = ['dnsmasq-base', 'libvirt-clients', 'libvirt-daemon-system']
 /** A replicated PostgreSQL. */
 export const CLUSTER_PACKAGES = ['etcd-server', 'patroni', 'python3-etcd']
 /** Other projects' suites, which test/suites/ runs. */
@@ -84,6 +86,7 @@ const UNITS_OF = {
   'etcd-server': ['etcd'],
   prometheus: ['prometheus'],
   nftables: ['nftables'],
+  'libvirt-daemon-system': ['libvirtd', 'virtlogd', 'virtlockd', 'libvirt-guests'],
   'nginx-light': ['nginx'],
   caddy: ['caddy'],
   knot: ['knot'],

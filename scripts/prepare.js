@@ -9,6 +9,7 @@ import {
   IMAGE_PACKAGES,
   installPackages,
   LAB_PACKAGES,
+  LIBVIRT_PACKAGES,
   MACHINE_PACKAGES,
   missingPackages,
   restorePolicy,
@@ -26,6 +27,7 @@ const logFile = join(root, 'prepare.log')
  * @param withTests also installs what the tests and benchmarks need
  * @param withMachine also installs what a virtual machine needs, and fetches its kernel
  * @param withEmulator also installs what a virtual machine with a kernel of its own needs
+ * @param withLibvirt also installs libvirt, and what a virtual machine needs
  * @param withHosts also builds the root file systems of hosts that tests enroll
  * @param withImages also installs what builds images
  * @param withCluster also installs a replicated PostgreSQL
@@ -35,6 +37,7 @@ export async function prepare({
   withTests = false,
   withMachine = false,
   withEmulator = false,
+  withLibvirt = false,
   withHosts = false,
   withImages = false,
   withCluster = false,
@@ -44,7 +47,8 @@ export async function prepare({
   const packages = [
     ...SERVICE_PACKAGES,
     ...(withTests ? [...TEST_PACKAGES, ...LAB_PACKAGES] : []),
-    ...(withMachine || withEmulator ? MACHINE_PACKAGES : []),
+    ...(withMachine || withEmulator || withLibvirt ? MACHINE_PACKAGES : []),
+    ...(withLibvirt ? LIBVIRT_PACKAGES : []),
     ...(withImages || withHosts ? IMAGE_PACKAGES : []),
     ...(withCluster ? CLUSTER_PACKAGES : []),
     ...(withSuites ? SUITE_PACKAGES : []),

@@ -22,6 +22,8 @@ const isOfMachines = file => file.startsWith('test/machines/')
 const bootsImage = file => /^test\/(machines|end-to-end)\/(.*\/)?virtual-machine\./.test(file)
 /** That which boots the boxes of the lab, and the image. */
 const bootsBoxes = file => file === 'test/machines/boxes.test.ts'
+/** That which starts a libvirtd. */
+const startsLibvirt = file => file === 'test/machines/with-libvirt.test.ts'
 /** Those that enroll hosts. */
 const enrollsHosts = file => /^test\/machines\/(.*\/)?enrolled-host\./.test(file)
 const temporaryIn = directory => join(directory, 'tmp')
@@ -37,6 +39,7 @@ await runScript(async () => {
     withTests: true,
     withMachine: suites,
     withEmulator: boots,
+    withLibvirt: files.some(startsLibvirt),
     withHosts: files.some(enrollsHosts),
     withSuites: suites,
     withCluster: files.some(isOfMachines),

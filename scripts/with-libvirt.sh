@@ -21,8 +21,17 @@ if [ "${1-}" != --inside ]; then
   mkdir -p "$state"
   exec 9>"$state/lock"
   flock --nonblock 9 || fail "another run uses $state"
-  exec unshare --mount --pid --net --ipc --fork --kill-child --mount-proc \
-    bash "$0" --inside "$(realpath "$state")" "$@"
+  # Ctrl-C is for the command alone. unshare itself would not notice that it is to end.
+  trap '' INT QUIT
+  env --default-signal=INT,QUIT setpriv --pdeathsig KILL \
+    unshare --mount --pid --net --ipc --fork --kill-child --mount-proc \
+    bash "$0" --inside "$(realpath "$state")" "$@" <&0 &
+  world=$!
+  trap 'kill -KILL "$world"; exit 143' TERM
+  trap 'kill -KILL "$world"; exit 129' HUP
+  status=0
+  wait "$world" || status=$?
+  exit "$status"
 fi
 
 state=$2
@@ -54,7 +63,8 @@ auth_unix_ro = "none"
 auth_unix_rw = "none"
 END
 
-libvirtd 9>&- >/var/log/libvirt/libvirtd.log 2>&1 &
+# In a session of its own, it outlives the Ctrl-C that the command may answer.
+setsid libvirtd 9>&- >/var/log/libvirt/libvirtd.log 2>&1 &
 daemon=$!
 for ((tried = 0; ; tried++)); do
   ! virsh --quiet version >/dev/null 2>&1 || break
