@@ -45,7 +45,8 @@ export async function makeBase(
       try {
         await tools.run('mmdebstrap', mmdebstrapWords(settings, selection, newArchive, hooks), {
           report,
-          seconds: 1200,
+          // Emulated processors are ten times slower, and slower still beside others.
+          seconds: 3600,
           env: { SOURCE_DATE_EPOCH: String(EPOCH) },
         })
         await tools.run('sync', ['--file-system', cache])
