@@ -7,6 +7,8 @@ import { copyKrater } from './copy-krater.js'
 /** What belongs to one machine, and what only the installation of packages needs. */
 const REMOVED = [
   ...['etc/.pwd.lock', 'etc/apt/apt.conf.d/99mmdebstrap', 'etc/dpkg/dpkg.cfg.d/99mmdebstrap', 'etc/resolv.conf'],
+  // systemd-resolved keeps the name servers of the computer that builds.
+  'etc/.resolv.conf.systemd-resolved.bak',
   ...['var/lib/dbus/machine-id', 'var/lib/systemd/random-seed', 'var/cache/ldconfig/aux-cache'],
 ]
 const EMPTIED = ['dev', 'run', 'tmp', 'var/backups', 'var/lib/apt/lists', 'var/tmp']

@@ -13,6 +13,8 @@ const PACKAGES = [
   'python3-octaviaclient',
   'python3-openstackclient',
   'sudo',
+  // What DHCP says of name servers is otherwise lost.
+  'systemd-resolved',
   'systemd-sysv',
   'udev',
 ]
