@@ -29,6 +29,8 @@ apt-get -q -o APT::Update::Error-Mode=any update ||
   fail "Debian's packages cannot be reached. This step needs the network; behind a proxy, set http_proxy and https_proxy."
 apt-get -q install --yes --no-install-recommends ca-certificates curl openssl
 
+# A build that was stopped leaves it.
+rm -rf --one-file-system /tmp/mmdebstrap.*
 checkout=$directory/checkout
 mkdir -p "$checkout"
 # Keeps packages, the build, and what the last build can be used again for.
