@@ -117,6 +117,16 @@ t.test('a running machine', async t => {
       await t.rejects(qmp.execute('human', { answer: z.unknown() }), { name: QmpRefused.name })
     })
   })
+  t.test('cannot write more than its disk may have', async t => {
+    const [, soft, hard] =
+      /^Max file size +(\S+) +(\S+)/m.exec(readFileSync(`/proc/${firstProcessOf(own)}/limits`, 'utf8')) ?? []
+    t.equal(soft, hard)
+    t.equal(
+      Number(hard),
+      1024 * Math.ceil((JSON.parse(readFileSync(join(own, 'hardware'), 'utf8')).diskBytes ?? 0) / 1024),
+    )
+    t.ok(Number(hard) < 2 * 1024 ** 3)
+  })
   t.test('is kept when it is created again, by another controller too', async t => {
     const qemu = firstProcessOf(own)
     const parts = { instance, directory, fabric, networkMtu: async () => 1500, portFilters: async () => null }

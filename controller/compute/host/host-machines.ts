@@ -196,7 +196,7 @@ export class HostMachines {
     await endMachine(files)
     await release({ instance: this.#controlGroup, machine: amphoraId })
     await namespace.remove()
-    for (const file of [files.disk, files.monitor, files.evidence]) rmSync(file, { force: true })
+    for (const file of [files.disk, `${files.disk}.new`, files.monitor, files.evidence]) rmSync(file, { force: true })
   }
 
   #placeOf(machine: string, project: string | null) {

@@ -14,7 +14,7 @@ import { unlessGone } from './unless-gone.js'
  *   hardware   what a virtual machine has, as JSON; written before it starts
  *   monitor    the socket of QEMU's monitor
  *   evidence   the socket of a virtual machine's second serial line (qemu/ask-machine.ts)
- *   disk.qcow2 what a virtual machine has changed of its image since its start
+ *   disk.qcow2 what a virtual machine has changed of its image since its start; disk.qcow2.new until it is complete
  *   root/      mount point of its root, visible only to the machine
  *   ports/     one file per port, created before the interface and removed after it: the port's role, and the addresses
  *              from which the interface may send
@@ -28,6 +28,8 @@ export type Hardware = {
   memoryMiB: number
   acceleration: 'kvm' | 'tcg'
   image: { tag: string; id: string }
+  /** How many bytes the file of its disk may have. Absent until the disk is there. */
+  diskBytes?: number
 }
 
 const MAX_TAIL_CHARACTERS = 500

@@ -196,12 +196,13 @@ export class QemuDriver implements ComputeDriver {
       requireMemory(this.#promisedMemory(), this.#options.availableMemory())
       await ensureNamespace(namespace.name)
       const diskBytes = await createDisk(files.disk, image.disk)
+      files.recordHardware({ ...hardware, diskBytes })
       requireRoom(this.#growthOfDisks(diskBytes), freeBytes(files.path))
       const groups = this.#groupsFor(spec, hardware.memoryMiB, cores)
       const words = [
         ...[files.path, namespace.file, ...accountWords(this.#options.accounts, accountHint(amphoraId))],
         ...[shareable(image.kernel, READABLE), shareable(image.initrd, READABLE), image.disk],
-        ...[...groups, '--', QEMU],
+        ...[String(Math.ceil(diskBytes / 1024)), ...groups, '--', QEMU],
         ...commandLine({
           name: namespace.name,
           acceleration: kind,
@@ -230,7 +231,7 @@ export class QemuDriver implements ComputeDriver {
   }
 
   async #takeSeed(qmp: Qmp, amphoraId: string): Promise<void> {
-    if (!(await removeSeed(qmp)))
+    if ((await removeSeed(qmp)) === 'emptied')
       this.#options.log.warn({ amphoraId }, 'the machine does not let go of its seed disk yet; the disk is empty now')
   }
 
@@ -241,11 +242,15 @@ export class QemuDriver implements ComputeDriver {
       .flatMap(amphoraId => this.#machines.of(amphoraId).files.hardware()?.memoryMiB ?? [])
   }
 
-  /** Bytes by which the disk of each virtual machine of this host may still grow. @param usual size of a broken one */
+  /**
+   * Bytes by which the disk of each virtual machine of this host may still grow.
+   * @param usual limit of one that is being created, or that a former version has created
+   */
   #growthOfDisks(usual: number): number[] {
     return this.#machines
       .recorded()
-      .map(amphoraId => mayGrowBy(this.#machines.of(amphoraId).files.disk, usual))
+      .map(amphoraId => this.#machines.of(amphoraId).files)
+      .map(files => mayGrowBy(files.disk, files.hardware()?.diskBytes ?? usual))
       .filter(bytes => bytes > 0)
   }
 

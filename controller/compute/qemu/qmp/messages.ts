@@ -12,7 +12,7 @@ export class QmpProtocolError extends Error {
   override readonly name = 'QmpProtocolError'
 }
 
-/** The longest answer to Krater's questions has some ten thousand. */
+/** Of one conversation. The longest answer to Krater's questions has some ten thousand. */
 const MAX_CHARACTERS = 1024 * 1024
 
 const MAX_DESCRIPTION = 500
@@ -44,16 +44,20 @@ const messageSchema = z.union([
 ])
 
 /**
- * Reads a monitor's stream.
+ * Reads a monitor's stream. A compromised QEMU must neither fill the controller's memory nor keep it busy: each piece is
+ * looked at once, and all of them have a bound.
  * @returns a function that takes the next piece of it and returns the messages that are complete with it
  * @throws QmpProtocolError from that function
  */
 export function createMessageReader(): (piece: string) => QmpMessage[] {
+  let characters = 0
   let rest = ''
   return piece => {
-    const lines = `${rest}${piece}`.split('\n')
+    characters += piece.length
+    if (characters > MAX_CHARACTERS) throw new QmpProtocolError('QEMU’s monitor says too much.')
+    const [first = '', ...others] = piece.split('\n')
+    const lines = [rest + first, ...others]
     rest = lines.pop() ?? ''
-    if (rest.length > MAX_CHARACTERS) throw new QmpProtocolError('QEMU’s monitor sends a line without end.')
     return lines.filter(line => line.trim() !== '').map(parseMessage)
   }
 }
