@@ -1,6 +1,6 @@
 import { once } from 'node:events'
 import { writeFileSync } from 'node:fs'
-import { type AddressInfo, connect } from 'node:net'
+import { type AddressInfo, connect, createServer, type Socket } from 'node:net'
 import { join } from 'node:path'
 import ssh2, { type ServerChannel } from 'ssh2'
 import t, { type Test } from 'tap'
@@ -56,6 +56,29 @@ t.test('a host whose sshd begins to listen a moment later is logged in to', asyn
   server.listen(port, '127.0.0.1')
   const session = await opening
   session.close()
+})
+
+t.test('a host whose sshd ends connections for a moment is logged in to', async t => {
+  const hostKey = newSshKeyPair()
+  const parsed = ssh2.utils.parseKey(hostKey.public)
+  if (parsed instanceof Error) throw parsed
+  const sshd = new ssh2.Server({ hostKeys: [hostKey.private] }, client => {
+    client.on('error', () => undefined)
+    client.on('authentication', context => context.accept())
+  })
+  const ends: ((socket: Socket) => void)[] = [
+    socket => socket.resetAndDestroy(),
+    socket => socket.end(),
+    socket => sshd.injectSocket(socket),
+  ]
+  const server = createServer(socket => ends.shift()?.(socket)).listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  t.teardown(() => server.close())
+  const { port } = server.address() as AddressInfo
+  const identity = { privateKeys: [Buffer.from(newSshKeyPair().private)], agent: null }
+  const session = await HostSession.open({ user: 'root', host: '127.0.0.1', port }, parsed.getPublicSSH(), identity)
+  session.close()
+  t.same(ends, [])
 })
 
 const tooLate = { name: 'Error', message: 'A command on the host did not end within 0.2 s.' }

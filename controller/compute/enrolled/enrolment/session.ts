@@ -15,7 +15,7 @@ export type Ran = { status: number; stdout: string; stderr: string }
 
 const CONNECT_MS = 15_000
 const KEEPALIVE_MS = 5_000
-/** An sshd that reads its settings anew, as at the end of an enrolment, refuses connections for a moment. */
+/** An sshd that reads its settings anew, as at the end of an enrolment, takes no connections for a moment. */
 const RELOAD_MS = 5_000
 const AGAIN_MS = 200
 const MAX_OUTPUT = 4 * 1024 * 1024
@@ -60,6 +60,13 @@ export function readHostKey({ host, port }: SshDestination): Promise<Buffer> {
   })
 }
 
+/** Whether nothing listens, or a connection ends before it begins, as while an sshd reads its settings anew. */
+function isReloading(cause: unknown): boolean {
+  if (!(cause instanceof Error)) return false
+  const { code } = cause as NodeJS.ErrnoException
+  return code === 'ECONNREFUSED' || code === 'ECONNRESET' || /before handshake/.test(cause.message)
+}
+
 /**
  * A login on a host, whose commands are constants: data reaches them by their standard input only, so nothing is ever
  * part of a command line.
@@ -82,8 +89,7 @@ export class HostSession {
       try {
         return await HostSession.#logIn(destination, hostKey, identity)
       } catch (error) {
-        const { code } = (error instanceof Error ? (error.cause ?? {}) : {}) as NodeJS.ErrnoException
-        if (code !== 'ECONNREFUSED' || performance.now() > end) throw error
+        if (!(error instanceof Error && isReloading(error.cause)) || performance.now() > end) throw error
       }
     }
   }
