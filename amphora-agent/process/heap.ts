@@ -5,9 +5,9 @@ import { onEveryTick } from '../time/ticks.js'
 const MOST_HEAP_BYTES = 256 * 1024 * 1024
 
 /**
- * Keeps the heap of this process small, and ends the process if it grows without bound. Options of V8 on the command
- * line would do the same, but with any of them Node.js compiles its own modules anew, which takes a fifth of the start.
- * Call it once all modules are loaded.
+ * Keeps the heap of the main thread small, and ends the process if that heap keeps growing: it is looked at with each tick.
+ * Options of V8 on the command line would set a limit for each instant, but with any of them Node.js compiles its own
+ * modules anew, which takes a fifth of the start. Call it once all modules are loaded.
  */
 export function limitHeap(): void {
   // Objects that live for a moment get one or two MiB, not 32.

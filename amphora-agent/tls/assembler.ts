@@ -6,6 +6,8 @@ import { type Material, Unusable, whatIsWrong } from '../../x509/material/materi
 
 /** Far longer than the most expensive material takes that the key manager binds. */
 const LIMIT_MS = 60_000
+/** Of the thread. Material has a few hundred KiB at most. */
+const MAX_HEAP_MIB = 256
 
 type Answer = { assembled: Assembled } | { wrong: string }
 
@@ -28,7 +30,10 @@ export async function assembleAside(material: Material): Promise<Assembled> {
     if (!(error instanceof TooManyIterations)) throw error
   }
   // The agent is one file, and runs it on the thread too.
-  const worker = new Worker(fileURLToPath(import.meta.url), { workerData: THREAD, execArgv: [] })
+  const worker = new Worker(fileURLToPath(import.meta.url), {
+    ...{ workerData: THREAD, execArgv: [] },
+    resourceLimits: { maxOldGenerationSizeMb: MAX_HEAP_MIB },
+  })
   try {
     const answer = await new Promise<Answer>((resolve, reject) => {
       const limit = setTimeout(() => resolve({ wrong: 'it takes too long to read' }), LIMIT_MS)
@@ -36,7 +41,10 @@ export async function assembleAside(material: Material): Promise<Assembled> {
         clearTimeout(limit)
         resolve(message)
       })
-      worker.once('error', reject)
+      worker.once('error', (error: NodeJS.ErrnoException) => {
+        if (error.code === 'ERR_WORKER_OUT_OF_MEMORY') resolve({ wrong: 'it takes too much memory to read' })
+        else reject(error)
+      })
       worker.postMessage(material)
     })
     if ('wrong' in answer) throw new Unusable(answer.wrong)
