@@ -49,11 +49,12 @@ seed_disk() { # prints the device of the seed, if there is one
 take_over() { # DEVICE
   local ssh=etc/ssh etc=etc/krater
   rm -f /$etc/boot.json
-  tar -C / --no-same-owner --touch --exclude=KRATERSEED -xf "$1" \
+  tar -C / --no-same-owner --touch -xf "$1" \
     --transform="s:^host-key\$:$ssh/ssh_host_ed25519_key:" --transform="s:^controller-key\$:$ssh/authorized_keys/krater:" \
     --transform="s:^operator-key\$:$ssh/authorized_keys/root:" --transform="s:^boot\$:$etc/boot.json.new:" \
     --transform='s:^management-:etc/management-:' --transform='s:^hostname$:etc/hostname:' \
-    --transform='s:^name-servers$:etc/resolv.conf:' &&
+    --transform='s:^name-servers$:etc/resolv.conf:' \
+    host-key controller-key operator-key boot management-{address,mac,prefix} hostname name-servers &&
     chmod 644 /$ssh/authorized_keys/{krater,root} /etc/management-{address,mac,prefix} /etc/hostname /etc/resolv.conf &&
     sync && mv /$etc/boot.json.new /$etc/boot.json && sync && : >/run/krater/seed.used
 }
