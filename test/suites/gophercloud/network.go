@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	"github.com/gophercloud/gophercloud"
 	"github.com/gophercloud/gophercloud/openstack/networking/v2/extensions/attributestags"
 	"github.com/gophercloud/gophercloud/openstack/networking/v2/extensions/layer3/floatingips"
@@ -21,8 +23,11 @@ func makePlace(s story, c *clients, name, cidr string) place {
 		found, err := networks.Get(c.network, network.ID).Extract()
 		return err == nil && found.Status == "ACTIVE", err
 	}))
+	// The addresses of members and the like, which the stories choose, are outside the pool: no VIP takes them.
+	prefix := strings.TrimSuffix(cidr, "0/24")
 	subnet, err := subnets.Create(c.network, subnets.CreateOpts{
 		NetworkID: network.ID, CIDR: cidr, IPVersion: gophercloud.IPv4, Name: name, EnableDHCP: yes(),
+		AllocationPools: []subnets.AllocationPool{{Start: prefix + "100", End: prefix + "199"}},
 	}).Extract()
 	s.do("creates a subnet", err)
 	return place{network.ID, subnet.ID}
