@@ -234,7 +234,9 @@ t.test('a running machine', async t => {
       t.not(await driver.find(amphoraId), null, 'it is still found')
     }
     // Only its directory is left now, which is gone in a moment.
-    await endOfKilled(deletion, () => !existsSync(`/run/netns/${namespace}`))
+    const [code, signal] = await endOfKilled(deletion, () => !existsSync(`/run/netns/${namespace}`))
+    t.ok(code === 0 || signal === 'SIGKILL', `it ends, or is killed: ${code}, ${signal}`)
+    t.notOk(existsSync(`/run/netns/${namespace}`))
     t.equal((await driver.find(amphoraId)) !== null, existsSync(own), 'it is found as long as it has its directory')
     await driver.delete(amphoraId)
     t.equal(await driver.find(amphoraId), null)
