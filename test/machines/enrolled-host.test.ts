@@ -227,6 +227,9 @@ t.test('hosts that run already', async t => {
       const { status, stdout, stderr } = await amphora('retire', host.name, '--yes')
       t.equal(status, 0, stderr)
       t.equal(stdout, `${host.name} is retired: it is as it was before.\n`)
+      await until('the kernel has checked that its addresses are its own', async () =>
+        (await changesOn(host)).every(line => !line.includes(' tentative ')),
+      )
       t.same(await changesOn(host), [])
     }
     t.match(await amphora('hosts'), { stdout: /^No host is enrolled/ })
