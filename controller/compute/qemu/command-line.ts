@@ -33,7 +33,7 @@ export type MachineShape = {
  */
 const TRANSLATION_CACHE_MIB = 128
 
-/** What QEMU itself may need besides the machine's memory. An estimate: an emulated one of 256 MiB was seen to have 335. */
+/** What QEMU itself may need besides the machine's memory. An estimate: an emulated one of 256 MiB was seen to have 387. */
 export const overheadMiB = (acceleration: Acceleration['kind']): number => (acceleration === 'kvm' ? 128 : 256)
 
 /**
