@@ -27,7 +27,7 @@ export async function createDisk(path: string, image: string): Promise<number> {
   return fileLimit(sizeForMachine(path))
 }
 
-/** The contents, and the tables that say where they are: a sixteenth of a thousandth, if nothing is wasted. Pure. */
+/** The contents, and ample room for the tables that say where they are, which take one byte for some 6,500. Pure. */
 const fileLimit = (size: number): number => size + Math.ceil(size / 64) + MIB
 
 /**
