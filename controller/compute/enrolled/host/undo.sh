@@ -45,7 +45,11 @@ undo_all() {
     tree) rm -rf "$path" ;;
     folder) [[ $path == */.ssh ]] || remove_folder "$path" ;;
     account)
-      pkill -KILL -u krater
+      # A killed process counts until its parent has noticed, and a controller may have been logging in.
+      for _ in {1..50}; do
+        pkill -KILL -u krater || break
+        sleep 0.1
+      done
       ! getent passwd krater >/dev/null || userdel krater || return 1
       ! getent group krater >/dev/null || groupdel krater || return 1
       ;;
