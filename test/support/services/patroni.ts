@@ -36,8 +36,12 @@ export type PatroniCluster = {
 export async function startPatroni(room: MachineRoom): Promise<PatroniCluster> {
   const directory = mkdtempSync(join(tmpdir(), 'kr-patroni-'))
   const { uid, gid } = await postgresAccount()
-  chownSync(directory, uid, gid)
-  room.afterEnd(() => rmSync(directory, { recursive: true, force: true }))
+  // On a slow disk, etcd and PostgreSQL take so long to write that the leader loses its lease without any failure.
+  await run('mount', ['-t', 'tmpfs', '-o', `size=3g,mode=700,uid=${uid},gid=${gid}`, 'patroni', directory])
+  room.afterEnd(async () => {
+    await run('umount', [directory])
+    rmSync(directory, { recursive: true })
+  })
   const keeper = await room.add('etcd')
   const nodes = [await room.add('db1'), await room.add('db2'), await room.add('db3')]
   await makeCertificates(directory, nodes, { uid, gid })
@@ -172,14 +176,14 @@ function settingsOf(directory: string, keeper: RoomMachine, { name, address }: R
     bootstrap: {
       dcs: {
         ...{ ttl: 20, loop_wait: 2, retry_timeout: 6, synchronous_mode: true },
-        postgresql: { use_pg_rewind: true },
+        // A node that has changes of its own becomes a copy of the primary.
+        postgresql: { use_pg_rewind: false },
       },
       initdb: [{ encoding: 'UTF8' }, 'data-checksums'],
     },
     postgresql: {
-      // Else a node that cannot be rewound waits for an operator.
-      remove_data_directory_on_rewind_failure: true,
       remove_data_directory_on_diverged_timelines: true,
+      basebackup: [{ checkpoint: 'fast' }],
       listen: `${address}:5432`,
       connect_address: `${address}:5432`,
       data_dir: join(data, 'data'),
@@ -190,13 +194,12 @@ function settingsOf(directory: string, keeper: RoomMachine, { name, address }: R
         ...['all', 'replication'].map(what => `host ${what} all ${address}/24 scram-sha-256`),
       ],
       parameters: {
-        ...{ unix_socket_directories: data, max_connections: 300, ssl: 'on', jit: 'off' },
+        ...{ unix_socket_directories: data, max_connections: 300, max_wal_size: '256MB', ssl: 'on', jit: 'off' },
         ...{ ssl_cert_file: join(directory, 'server.pem'), ssl_key_file: join(directory, 'server.key') },
       },
       authentication: {
         superuser: { username: 'postgres', password: PASSWORD },
         replication: { username: 'replicator', password: PASSWORD },
-        rewind: { username: 'rewinder', password: PASSWORD },
       },
     },
     watchdog: { mode: 'off' },

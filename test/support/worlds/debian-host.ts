@@ -198,7 +198,8 @@ async function createHost(it: {
 
   const first = () => {
     const pid = starter === null ? '' : readFileSync(`/proc/${starter.pid}/task/${starter.pid}/children`, 'utf8').trim()
-    if (pid === '') throw new Error(`${name} is off`)
+    // Until it is systemd, it may see this machine's files, and moves whoever enters to its own in the middle of the work.
+    if (pid === '' || readFileSync(`/proc/${pid}/comm`, 'utf8') !== 'systemd\n') throw new Error(`${name} is off`)
     return pid
   }
   const inside = async (script: string): Promise<CommandResult> =>

@@ -33,7 +33,7 @@ export type MachineRoom = {
   /** Called before the machines are switched off at the end, the latest first. */
   beforeEnd: (step: () => Promise<void>) => void
   /** Called once the machines are off: nothing writes any more. */
-  afterEnd: (step: () => void) => void
+  afterEnd: (step: () => Promise<void>) => void
 }
 
 const FIRST_HOST = 11
@@ -45,14 +45,14 @@ export async function createMachineRoom(t: Test): Promise<MachineRoom> {
   const room = `test-room-${id}`
   const machines: RoomMachine[] = []
   const steps: (() => Promise<void>)[] = []
-  const lastSteps: (() => void)[] = []
+  const lastSteps: (() => Promise<void>)[] = []
   await ip(['netns', 'add', room])
   await ip(['-n', room, 'link', 'add', 'switch', 'type', 'bridge', 'forward_delay', '0'])
   await ip(['-n', room, 'link', 'set', 'switch', 'up'])
   t.teardown(async () => {
     for (const step of steps.reverse()) await step()
     for (const machine of machines) await machine.powerOff()
-    for (const step of lastSteps) step()
+    for (const step of lastSteps) await step()
     for (const { name } of machines) await ip(['netns', 'delete', `${room}-${name}`])
     await ip(['netns', 'delete', room])
   })
