@@ -46,7 +46,8 @@ export class Servers {
   /**
    * Asks one after another, without waiting long for those that do not answer. The first that is right wins.
    * @param config options of pg, without the server
-   * @throws once none is right: that one takes no writes, else why the first cannot be reached
+   * @throws once none is right: why a server refuses the connection, else that one takes no writes, else why the first
+   *   cannot be reached
    */
   connect(config: pg.ClientConfig): Promise<pg.Client> {
     const { urls } = this.#servers
@@ -68,7 +69,7 @@ export class Servers {
         const onFailure = (error: unknown) => {
           clearTimeout(timer)
           failures.push(error)
-          if (failures.length === urls.length) reject(failures.find(one => one instanceof NotPrimary) ?? failures[0])
+          if (failures.length === urls.length) reject(mostTelling(failures))
           else askNext()
         }
         this.#connectTo(urls[at] ?? '', config).then(onAnswer, onFailure)
@@ -129,6 +130,18 @@ export class Servers {
     open.set(client, timeline)
     client.once('end', () => open.delete(client))
   }
+}
+
+/** SQLSTATE class of servers that are starting, stopping or stopped. */
+const NOT_RUNNING = /^57P/
+
+/** A refusal, such as for want of a connection, can be the primary's: others only say that they are none. */
+function mostTelling(failures: readonly unknown[]): unknown {
+  const isRefusal = (error: unknown) => {
+    const state = error instanceof Error && 'severity' in error ? sqlState(error) : ''
+    return state !== '' && !NOT_RUNNING.test(state)
+  }
+  return failures.find(isRefusal) ?? failures.find(one => one instanceof NotPrimary) ?? failures[0]
 }
 
 /** SQLSTATEs undefined_function, feature_not_supported, insufficient_privilege: databases that only resemble PostgreSQL. */

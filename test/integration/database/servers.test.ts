@@ -1,5 +1,15 @@
 import { execFile } from 'node:child_process'
-import { appendFileSync, chmodSync, chownSync, mkdirSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import {
+  appendFileSync,
+  chmodSync,
+  chownSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs'
 import { connect as connectSocket, createServer, type Socket } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -108,6 +118,24 @@ t.test('connections lead to the primary, wherever it stands in the list', async 
   const error: unknown = await whereIs(open(latter)).catch(thrown => thrown)
   t.type(error, NotPrimary)
   t.ok(isDatabaseAway(error), 'without a primary the database is away')
+})
+
+t.test('why the primary refuses a connection is told, not that the other one takes no writes', async t => {
+  await administer(former.cluster, 'CREATE ROLE refused LOGIN')
+  const rules = join(root, 'a/data/pg_hba.conf')
+  writeFileSync(rules, `local all refused reject\n${readFileSync(rules, 'utf8')}`)
+  await administer(former.cluster, 'SELECT pg_reload_conf()')
+  appendFileSync(join(root, 'b/data/pg_hba.conf'), 'local all refused trust\n')
+  await administer(latter.cluster, 'SELECT pg_reload_conf()')
+  for (const order of [
+    [former, latter],
+    [latter, former],
+  ]) {
+    const pool = connect({ url: urlOf(...order).replace('postgres@', 'refused@'), applicationName: 'test' })
+    pools.push(pool)
+    const error: unknown = await whereIs(pool).catch(thrown => thrown)
+    t.equal(sqlState(error), '28000', String(error))
+  }
 })
 
 t.test('a server that does not answer costs a second, and one that refuses none', async t => {
