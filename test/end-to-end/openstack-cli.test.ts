@@ -53,7 +53,7 @@ t.test('a load balancer from token issue to cascade delete, with the openstack c
 
   t.match(
     await cli(
-      'loadbalancer healthmonitor create --name check --delay 1 --timeout 1 --max-retries 1 --type HTTP --url-path / --wait back',
+      'loadbalancer healthmonitor create --name check --delay 2 --timeout 2 --max-retries 1 --type HTTP --url-path / --wait back',
     ),
     { provisioning_status: 'ACTIVE', max_retries_down: 1, expected_codes: '200', http_method: 'GET' },
   )
@@ -127,8 +127,8 @@ t.test('a load balancer from token issue to cascade delete, with the openstack c
     t.match(await cli('loadbalancer show web'), { description: 'edge', tags: 'blue' })
     t.equal((await list('loadbalancer list --tags blue')).length, 1)
     t.equal((await list('loadbalancer list --tags red')).length, 0)
-    await silent('loadbalancer healthmonitor set --delay 2 check')
-    t.match(await cli('loadbalancer healthmonitor show check'), { delay: 2 })
+    await silent('loadbalancer healthmonitor set --delay 3 check')
+    t.match(await cli('loadbalancer healthmonitor show check'), { delay: 3 })
     t.ok(Number((await cli('loadbalancer stats show web')).total_connections) > 50)
     t.ok(Number((await cli('loadbalancer listener stats show front-end')).bytes_out) > 0)
     const tree = JSON.parse((await run('loadbalancer status show web')).stdout) as {

@@ -177,7 +177,8 @@ function settingsOf(directory: string, keeper: RoomMachine, { name, address }: R
       dcs: {
         ...{ ttl: 20, loop_wait: 2, retry_timeout: 6, synchronous_mode: true },
         // A node that has changes of its own becomes a copy of the primary.
-        postgresql: { use_pg_rewind: false },
+        // The members must agree on their number of connections; without it, Patroni gives them 100.
+        postgresql: { use_pg_rewind: false, parameters: { max_connections: 400 } },
       },
       initdb: [{ encoding: 'UTF8' }, 'data-checksums'],
     },
@@ -194,7 +195,7 @@ function settingsOf(directory: string, keeper: RoomMachine, { name, address }: R
         ...['all', 'replication'].map(what => `host ${what} all ${address}/24 scram-sha-256`),
       ],
       parameters: {
-        ...{ unix_socket_directories: data, max_connections: 300, max_wal_size: '256MB', ssl: 'on', jit: 'off' },
+        ...{ unix_socket_directories: data, max_wal_size: '256MB', ssl: 'on', jit: 'off' },
         ...{ ssl_cert_file: join(directory, 'server.pem'), ssl_key_file: join(directory, 'server.key') },
       },
       authentication: {
