@@ -46,8 +46,8 @@ export class Servers {
   /**
    * Asks one after another, without waiting long for those that do not answer. The first that is right wins.
    * @param config options of pg, without the server
-   * @throws once none is right: why a server refuses the connection, else that one takes no writes, else why the first
-   *   cannot be reached
+   * @throws once none is right: that one has no free connection, else that one takes no writes, else why the first cannot
+   *   be reached
    */
   connect(config: pg.ClientConfig): Promise<pg.Client> {
     const { urls } = this.#servers
@@ -132,17 +132,14 @@ export class Servers {
   }
 }
 
-/** SQLSTATE class of servers that are starting, stopping or stopped. */
-const NOT_RUNNING = /^57P/
+/** SQLSTATE. */
+const TOO_MANY_CONNECTIONS = '53300'
 
-/** A refusal, such as for want of a connection, can be the primary's: others only say that they are none. */
-function mostTelling(failures: readonly unknown[]): unknown {
-  const isRefusal = (error: unknown) => {
-    const state = error instanceof Error && 'severity' in error ? sqlState(error) : ''
-    return state !== '' && !NOT_RUNNING.test(state)
-  }
-  return failures.find(isRefusal) ?? failures.find(one => one instanceof NotPrimary) ?? failures[0]
-}
+/** The server without a free connection may be the primary; the others only say that they are none. */
+const mostTelling = (failures: readonly unknown[]): unknown =>
+  failures.find(error => sqlState(error) === TOO_MANY_CONNECTIONS) ??
+  failures.find(error => error instanceof NotPrimary) ??
+  failures[0]
 
 /** SQLSTATEs undefined_function, feature_not_supported, insufficient_privilege: databases that only resemble PostgreSQL. */
 const HAS_NO_TIMELINE = ['42883', '0A000', '42501']
