@@ -13,7 +13,7 @@ import { bundle } from '../support/worlds/programs.js'
 
 /** Each takes half a minute. They take turns: power, cable, Patroni. */
 const KILLS = Number(process.env.KRATER_TEST_KILLS ?? 3)
-/** From the first write that PostgreSQL takes again until a new change is in effect. */
+/** From the new primary until a new change is in effect. */
 const CONVERGED_SECONDS = 10
 /** Longer than a host that is gone must have been silent. */
 const SILENT_SECONDS = 36
@@ -158,8 +158,6 @@ t.test('two controller hosts over a replicated PostgreSQL', async t => {
       const failed = performance.now()
       await fail(former)
       primary = await database.primary()
-      // Until another node follows it, nothing is committed.
-      await ask(z.number(), `SELECT count(pg_logical_emit_message(true, 'test', ''))`)
       const since = performance.now()
       const before = acknowledged.length
       await until('a change is acknowledged again', () => acknowledged.length > before, 60)
@@ -169,7 +167,7 @@ t.test('two controller hosts over a replicated PostgreSQL', async t => {
       const [without, more] = [(since - failed) / 1000, seconds].map(time => time.toFixed(1))
       t.ok(
         seconds < CONVERGED_SECONDS,
-        `${kill}: ${former.name} ${title}; ${primary.name} takes writes after ${without} s, and changes go on ${more} s later`,
+        `${kill}: ${former.name} ${title}; ${primary.name} is the primary after ${without} s, and changes go on ${more} s later`,
       )
       t.equal(await serving.ask(url), 200, 'traffic passes')
       await mend(former)

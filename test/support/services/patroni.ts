@@ -36,7 +36,7 @@ export type PatroniCluster = {
 export async function startPatroni(room: MachineRoom): Promise<PatroniCluster> {
   const directory = mkdtempSync(join(tmpdir(), 'kr-patroni-'))
   const { uid, gid } = await postgresAccount()
-  // On a slow disk, etcd and PostgreSQL take so long to write that the leader loses its lease without any failure.
+  // In memory: a slow disk must not cost a leader its lease.
   await run('mount', ['-t', 'tmpfs', '-o', `size=3g,mode=700,uid=${uid},gid=${gid}`, 'patroni', directory])
   room.afterEnd(async () => {
     await run('umount', [directory])
@@ -177,7 +177,7 @@ function settingsOf(directory: string, keeper: RoomMachine, { name, address }: R
       dcs: {
         ...{ ttl: 20, loop_wait: 2, retry_timeout: 6, synchronous_mode: true },
         // A node that has changes of its own becomes a copy of the primary.
-        // The members must agree on their number of connections; without it, Patroni gives them 100.
+        // Patroni ignores max_connections in a node's own settings, and allows 100 by default.
         postgresql: { use_pg_rewind: false, parameters: { max_connections: 400 } },
       },
       initdb: [{ encoding: 'UTF8' }, 'data-checksums'],

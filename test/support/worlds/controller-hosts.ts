@@ -40,7 +40,7 @@ export async function addControllerHost(t: Test, room: MachineRoom, name: string
   const must = async (...args: string[]) => {
     const { status, stdout, stderr } = await krater(...args)
     if (status !== 0) {
-      const logs = ['api', 'worker'].map(log => lastLines(join(directory, `log/${log}.log`), 5))
+      const logs = ['load-balancer-api', 'worker'].map(log => lastLines(join(directory, `log/${log}.log`), 5))
       throw new Error(
         `krater ${args.join(' ')} on ${name} ends with ${status}: ${stderr}\n${stdout}\nIts logs: ${logs.join('\n')}`,
       )
