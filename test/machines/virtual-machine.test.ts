@@ -9,10 +9,12 @@ import { DATAGRAM_TABLE } from '../../amphora-agent/protocol/datagrams.js'
 import { QmpRefused, withQmp } from '../../controller/compute/qemu/qmp/client.js'
 import { tapOf } from '../../controller/network/local/fabric.js'
 import { SshAgentConnections } from '../../controller/provider/amphora/agent/connection.js'
-import { asOperator, createPort, eventually, firstProcessOf, ip, quiet } from '../support/worlds/machines.js'
+import { ip } from '../support/worlds/ip.js'
+import { asOperator, createPort, eventually, firstProcessOf, quiet } from '../support/worlds/machines.js'
 import { bundle } from '../support/worlds/programs.js'
 import { builtImage, openVirtualDriver } from '../support/worlds/virtual-driver.js'
 import type { ChangerOrders } from '../support/worlds/virtual-machine-changer.js'
+import { processesOf, type Sight, tapsIn } from '../support/worlds/virtual-machine-sights.js'
 import { createVirtualLab } from '../support/worlds/virtual-machines.js'
 
 const programs = t.testdir({})
@@ -32,41 +34,31 @@ const { amphoraId } = target
 const namespace = `krater-${instance}-vm-${amphoraId}`
 const own = join(directory, amphoraId)
 const inside = (command: string) => asOperator(target, operatorKey, command)
-const tapsIn = (place: string) =>
-  existsSync(`/run/netns/${place}`)
-    ? [...ip('-n', place, '-o', 'link').matchAll(/ (p[0-9a-f]{11}):/g)].map(one => one[1])
-    : []
 
 /** Everything of the machine that is on this host. */
 const traces = () => [
   ...(existsSync(own) ? readdirSync(own).map(name => `file ${name}`) : []),
   ...(existsSync(`/run/netns/${namespace}`) ? [`namespace ${namespace}`] : []),
   ...tapsIn(fabric.namespace).map(name => `tap ${name}`),
-  ...readdirSync('/proc')
-    .filter(pid => /^\d+$/.test(pid) && commandOf(pid).includes(amphoraId))
-    .map(pid => `process ${pid}`),
+  ...processesOf(amphoraId).map(pid => `process ${pid}`),
 ]
 
-function commandOf(pid: string): string {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8')
-  } catch {
-    return ''
-  }
-}
+/** A change in a process of its own. */
+type Change = ChangerOrders extends infer Orders ? (Orders extends unknown ? Omit<Orders, 'killAt'> : never) : never
 
-/** Starts a change in a process of its own, and kills it as soon as something is there, or gone: before the change is done. */
-async function killDuring(t: Test, orders: ChangerOrders, isTime: () => boolean): Promise<void> {
-  t.same(await endOfKilled(orders, isTime), [null, 'SIGKILL'], 'it was killed amid the change')
+/** Kills a change as soon as something is there, or gone: before the change is done. */
+async function killDuring(t: Test, change: Change, killAt: Sight): Promise<void> {
+  t.same(await endOfKilled(change, killAt), [null, 'SIGKILL'], 'it was killed amid the change')
 }
 
 /** The same, for a change that may be done before the kill. @returns its exit code and signal */
-async function endOfKilled(orders: ChangerOrders, isTime: () => boolean): Promise<unknown[]> {
-  const changer = spawn(process.execPath, [join(programs, 'changer.mjs')], { stdio: ['pipe', 'ignore', 'ignore'] })
-  const ended = once(changer, 'exit')
-  changer.stdin.end(JSON.stringify(orders))
-  await eventually('it is time to kill', () => isTime() || changer.exitCode !== null, PATIENCE)
-  changer.kill('SIGKILL')
+async function endOfKilled(change: Change, killAt: Sight): Promise<unknown[]> {
+  const signal = AbortSignal.timeout(PATIENCE)
+  const changer = spawn(process.execPath, [join(programs, 'changer.mjs')], {
+    ...{ stdio: ['pipe', 'ignore', 'ignore'], signal },
+  })
+  const ended = once(changer, 'exit', { signal })
+  changer.stdin.end(JSON.stringify({ ...change, killAt }))
   return ended
 }
 
@@ -74,24 +66,24 @@ const hello = () =>
   eventually('the agent answers', () => agents.request(target, { verb: 'hello' }).catch(() => null), PATIENCE)
 
 t.test('a creation that is killed', async t => {
-  const orders: ChangerOrders = {
+  const orders: Change = {
     ...{ instance, directory, change: 'create', spec },
     heartbeatKey: spec.identity.heartbeatKey.toString('hex'),
   }
-  const inOwn = (name: string) => () => existsSync(join(own, name))
-  const steps: [string, () => boolean][] = [
+  const inOwn = (name: string) => ({ file: join(own, name) })
+  const steps: [string, Sight][] = [
     ['when it has recorded what the machine has', inOwn('hardware')],
-    ['when its namespace is there', () => existsSync(`/run/netns/${namespace}`)],
+    ['when its namespace is there', { file: `/run/netns/${namespace}` }],
     ['when its disk is there', inOwn('disk.qcow2')],
     ['when a process holds it', inOwn('process')],
     ['when QEMU listens', inOwn('monitor')],
-    ['when its tap device is there', () => tapsIn(namespace).length > 0 || tapsIn(fabric.namespace).length > 0],
-    ['when its tap device is in the fabric', () => tapsIn(fabric.namespace).length > 0],
+    ['when its tap device is there', { tapIn: [namespace, fabric.namespace] }],
+    ['when its tap device is in the fabric', { tapIn: [fabric.namespace] }],
     ['when it runs', inOwn('ready')],
   ]
-  for (const [when, isTime] of steps) {
+  for (const [when, killAt] of steps) {
     await t.test(`${when} leaves nothing that deletion does not find`, async t => {
-      await killDuring(t, orders, isTime)
+      await killDuring(t, orders, killAt)
       t.not(await driver.find(amphoraId), null, 'it is found')
       await driver.delete(amphoraId)
       t.same(traces(), [])
@@ -142,11 +134,11 @@ t.test('a running machine', async t => {
   const port = createPort(randomUUID(), '198.51.100.10')
   const orders = { instance, directory, amphoraId, port }
   const macs = () => inside('cat /sys/class/net/*/address')
-  const isIn = (place: string) => () => tapsIn(place).includes(tapOf(port.id))
+  const tapIn = (place: string) => ({ tapIn: [place], tap: tapOf(port.id) })
 
   t.test('gets an interface, however often plugging is killed', async t => {
-    for (const isTime of [() => existsSync(join(own, 'ports', port.id)), isIn(namespace), isIn(fabric.namespace)]) {
-      await killDuring(t, { ...orders, change: 'plug' }, isTime)
+    for (const killAt of [{ file: join(own, 'ports', port.id) }, tapIn(namespace), tapIn(fabric.namespace)]) {
+      await killDuring(t, { ...orders, change: 'plug' }, killAt)
       // A controller plugs again what is not plugged.
       const isPlugged = (await driver.pluggedPorts(amphoraId)).length > 0
       t.ok(!isPlugged || (await macs()).includes(port.macAddress), 'what counts as plugged is in the machine')
@@ -171,7 +163,7 @@ t.test('a running machine', async t => {
     await eventually('it is there', async () => (await macs()).includes(port.macAddress) || null, PATIENCE)
   })
   t.test('loses it, however often unplugging is killed', async t => {
-    await killDuring(t, { ...orders, change: 'unplug' }, () => !isIn(fabric.namespace)())
+    await killDuring(t, { ...orders, change: 'unplug' }, { noTapIn: fabric.namespace, tap: tapOf(port.id) })
     await driver.unplug(amphoraId, port.id)
     await driver.unplug(amphoraId, port.id)
     t.same(await driver.pluggedPorts(amphoraId), [])
@@ -225,16 +217,13 @@ t.test('a running machine', async t => {
     },
   )
   t.test('is gone after deletion, however often that is killed', async t => {
-    const deletion: ChangerOrders = { ...orders, change: 'delete' }
-    for (const isTime of [
-      () => tapsIn(fabric.namespace).length === 0,
-      () => !traces().some(one => one.startsWith('process')),
-    ]) {
-      await killDuring(t, deletion, isTime)
+    const deletion: Change = { ...orders, change: 'delete' }
+    for (const killAt of [{ noTapIn: fabric.namespace }, { noProcessOf: amphoraId }]) {
+      await killDuring(t, deletion, killAt)
       t.not(await driver.find(amphoraId), null, 'it is still found')
     }
     // Only its directory is left now, which is gone in a moment.
-    const [code, signal] = await endOfKilled(deletion, () => !existsSync(`/run/netns/${namespace}`))
+    const [code, signal] = await endOfKilled(deletion, { noFile: `/run/netns/${namespace}` })
     t.ok(code === 0 || signal === 'SIGKILL', `it ends, or is killed: ${code}, ${signal}`)
     t.notOk(existsSync(`/run/netns/${namespace}`))
     t.equal((await driver.find(amphoraId)) !== null, existsSync(own), 'it is found as long as it has its directory')

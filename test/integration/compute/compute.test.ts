@@ -9,6 +9,7 @@ import type { ShellOptions } from 'ssh2'
 import t from 'tap'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
+import { ip } from '../../support/worlds/ip.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import {
   asOperator,
@@ -17,7 +18,6 @@ import {
   createPort,
   eventually,
   execute,
-  ip,
   login,
   openSocket,
   processesIn,

@@ -6,9 +6,10 @@ import { setTimeout as wait } from 'node:timers/promises'
 import t from 'tap'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
+import { ip } from '../../support/worlds/ip.js'
 import type { CreatorOrders } from '../../support/worlds/machine-creator.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
-import { createLab, eventually, ip, processesIn, quiet } from '../../support/worlds/machines.js'
+import { createLab, eventually, processesIn, quiet } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
 
 const programs = t.testdir({})

@@ -3,7 +3,8 @@ import { randomUUID } from 'node:crypto'
 import { join } from 'node:path'
 import t from 'tap'
 import { addressesOf } from '../../../controller/network/driver.js'
-import { asOperator, createLab, createPort, eventually, ip } from '../../support/worlds/machines.js'
+import { ip } from '../../support/worlds/ip.js'
+import { asOperator, createLab, createPort, eventually } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
 
 const programs = t.testdir({})

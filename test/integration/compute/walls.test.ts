@@ -9,17 +9,9 @@ import { HAPROXY_CHROOT, HAPROXY_USER } from '../../../amphora-agent/protocol/pa
 import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
 import { desire } from '../../support/worlds/amphora-desired.js'
 import { datagramMember, datagramPool } from '../../support/worlds/datagrams-desired.js'
+import { ip } from '../../support/worlds/ip.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
-import {
-  asOperator,
-  createLab,
-  eventually,
-  execute,
-  ip,
-  login,
-  processesIn,
-  quiet,
-} from '../../support/worlds/machines.js'
+import { asOperator, createLab, eventually, execute, login, processesIn, quiet } from '../../support/worlds/machines.js'
 import { bundle } from '../../support/worlds/programs.js'
 
 /**

@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process'
 import { randomBytes, randomInt, randomUUID } from 'node:crypto'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
@@ -20,6 +19,7 @@ import type { Port } from '../../../controller/network/driver.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
 import { PLACEMENT } from '../inputs/placement.js'
 import { newSshKeyPair } from '../inputs/ssh-keys.js'
+import { ip } from './ip.js'
 import { SHARES } from './machine-shares.js'
 import { NO_KEY_CHANNEL } from './unbound.js'
 
@@ -205,9 +205,6 @@ export function processesIn(namespace: string): number[] {
 
 export const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number)
-
-export const ip = (...args: string[]): string =>
-  execFileSync('ip', args, { encoding: 'utf8', stdio: 'pipe', timeout: 10_000 })
 
 /** Checks repeatedly until there is a result. @throws Error that names it after `limitMs` */
 export async function eventually<T>(
