@@ -137,7 +137,7 @@ async function makeDue(database: Database, ids: readonly string[]): Promise<stri
          SET bound_sha256 = ${MUST_TELL}, recheck_at = now(),
              retry_at = CASE WHEN bound_sha256 IS DISTINCT FROM ${MUST_TELL} THEN least(retry_at, now()) ELSE retry_at END
        WHERE id = ANY(${ids}::uuid[])
-          OR bound_sha256 = ${MUST_TELL} AND recheck_at IS NULL AND (lease_until IS NULL OR lease_until < now())
+          OR bound_sha256 = ${MUST_TELL} AND coalesce(recheck_at > now(), true) AND (lease_until IS NULL OR lease_until < now())
       RETURNING id, pg_notify(${WAKE_CHANNEL}, id::text)`,
   )
   return rows.map(({ id }) => id)

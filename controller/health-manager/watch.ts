@@ -3,6 +3,9 @@ import { many } from '../database/query.js'
 import { type Fragment, sql } from '../database/sql.js'
 import { backOffSeconds } from '../queue/back-off.js'
 
+/** SQL: a recheck is not requested, or only for later. */
+const NO_RECHECK_DUE = sql`coalesce(lb.recheck_at > now(), true)`
+
 /**
  * Requests a recheck of load balancers with an amphora that confirmed a configuration other than the recorded
  * one, asks for its configuration (after a restart), or reports mismatches. Never triggers a failover by itself.
@@ -46,14 +49,14 @@ export async function recheckSilent(
          FROM load_balancer lb
          JOIN amphora a ON a.load_balancer_id = lb.id AND a.status = 'ALLOCATED'
          LEFT JOIN amphora_health h ON h.amphora_id = a.id
-        WHERE lb.recheck_at IS NULL AND ${silentSince} < now() AND NOT a.id = ANY(${skipped}::uuid[])
+        WHERE ${NO_RECHECK_DUE} AND ${silentSince} < now() AND NOT a.id = ANY(${skipped}::uuid[])
           AND CASE WHEN lb.retry_at IS NULL THEN lb.generation = lb.applied_generation
                    ELSE lb.retry_at > now() AND ${silentSince} > ${LAST_ATTEMPT} END
         GROUP BY lb.id),
      due AS (
        SELECT id, amphora_ids, row_number() OVER (PARTITION BY project_id ORDER BY since, id) AS turn FROM silent)
      UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now()) FROM due
-      WHERE lb.id = due.id AND lb.recheck_at IS NULL AND due.turn <= ${RECHECKS_PER_PROJECT}
+      WHERE lb.id = due.id AND ${NO_RECHECK_DUE} AND due.turn <= ${RECHECKS_PER_PROJECT}
       RETURNING lb.id, due.amphora_ids AS "amphoraIds"`,
   )
 }
@@ -84,7 +87,7 @@ async function markForRecheck(database: Database, condition: Fragment): Promise<
     database,
     sql<{ id: string }>`
      UPDATE load_balancer lb SET recheck_at = now()
-      WHERE lb.recheck_at IS NULL AND lb.generation = lb.applied_generation AND lb.retry_at IS NULL
+      WHERE ${NO_RECHECK_DUE} AND lb.generation = lb.applied_generation AND lb.retry_at IS NULL
         AND EXISTS (SELECT FROM amphora a JOIN amphora_health h ON h.amphora_id = a.id
                      WHERE a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND ${condition})
       RETURNING lb.id`,

@@ -6,7 +6,7 @@ import type { Logger } from '../log/log.js'
 import { type Action, AppliedWithFault, ClaimLost, type Provider, ProvisioningFault } from '../provider/provider.js'
 import { type Claim, isHeld, releaseClaim } from '../queue/claim.js'
 import { createDatabaseWait } from '../queue/database-wait.js'
-import { type Fault, recordFault, settle } from './settle.js'
+import { type Fault, recordFault, settle, settleWithFault } from './settle.js'
 
 export type AttemptContext = { database: Database; providers: ReadonlyMap<string, Provider>; log: Logger }
 
@@ -71,10 +71,13 @@ async function convergeOnce(
   } catch (error) {
     if (isDatabaseAway(error) && patient) throw error
     if (error instanceof ClaimLost) return interrupt(context, claim)
-    if (error instanceof AppliedWithFault) await settle(database, claim, tree, effort())
     const fault = presentFault(error)
     if (fault.code === 'internal') log.error({ loadBalancer: tree.id, err: error }, 'unexpected fault while converging')
     else log.warn({ loadBalancer: tree.id, generation: tree.generation, fault }, 'load balancer not converged')
+    if (error instanceof AppliedWithFault) {
+      const { settled, retrySeconds } = await settleWithFault(database, claim, tree, { effort: effort(), fault })
+      return settled === 'settled' ? { kind: 'failed', retrySeconds } : settled === 'lost' ? { kind: 'lost' } : settled
+    }
     const retrySeconds = await recordFault(database, claim, tree, fault, effort())
     return retrySeconds === null ? { kind: 'lost' } : { kind: 'failed', retrySeconds }
   }

@@ -1,6 +1,6 @@
 import type { Database } from '../database/connection.js'
 import { execute, maybeOne } from '../database/query.js'
-import { type Fragment, json, sql } from '../database/sql.js'
+import { type Fragment, json, sql, trusted } from '../database/sql.js'
 import { retryOnConflict } from '../database/transaction.js'
 import { answeredChallenges } from '../load-balancer/tree/answered-challenges.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
@@ -25,46 +25,72 @@ const NO_EFFORT: Effort = { milliseconds: 0, amphorae: [] }
  * updated at that moment. A recheck requested since the claim stays requested. A recheck that found nothing to do adds
  * no event. Retries when PostgreSQL reports a conflict: the health manager may be writing statistics and statuses.
  */
-export const settle = (...parameters: Parameters<typeof settleOnce>): Promise<Settled> =>
-  retryOnConflict(() => settleOnce(...parameters))
+export const settle = async (
+  database: Database,
+  claim: Claim,
+  tree: LoadBalancerTree,
+  effort: Effort = NO_EFFORT,
+): Promise<Settled> => (await retryOnConflict(() => settleOnce(database, claim, tree, { effort, fault: null }))).settled
+
+/**
+ * The same for a generation that is in effect, but with a fault. It is rechecked after the pause that `recordFault` would
+ * make, and whenever something else asks for that.
+ * @returns also the seconds until the recheck
+ */
+export const settleWithFault = (
+  database: Database,
+  claim: Claim,
+  tree: LoadBalancerTree,
+  result: { effort: Effort; fault: Fault },
+): Promise<{ settled: Settled; retrySeconds: number }> =>
+  retryOnConflict(() => settleOnce(database, claim, tree, result))
 
 async function settleOnce(
   database: Database,
   claim: Claim,
   tree: LoadBalancerTree,
-  effort: Effort = NO_EFFORT,
-): Promise<Settled> {
-  if (tree.change === 'delete') return removeLoadBalancer(database, claim, tree.generation)
+  { effort, fault }: { effort: Effort; fault: Fault | null },
+): Promise<{ settled: Settled; retrySeconds: number }> {
+  if (tree.change === 'delete')
+    return { settled: await removeLoadBalancer(database, claim, tree.generation), retrySeconds: 0 }
   const { generation } = tree
   const recheckIsLater = sql`recheck_at > ${claim.claimedAt}::timestamptz`
   const waits = sql`generation > ${generation} OR (${recheckIsLater} AND recheck_at <= now())`
   const answered = answeredChallenges(tree).map(({ id }) => id)
   const isChange = generation > tree.appliedGeneration
   const needsEvent = isChange || effort.amphorae.length > 0
+  const requested = sql`CASE WHEN ${recheckIsLater} THEN recheck_at END`
+  const pause = backOffSeconds(attemptsAt(generation))
   const row = await maybeOne(
     database,
-    sql<{ again: boolean; settledAt: string }>`
+    sql<{ again: boolean; settledAt: string; seconds: number }>`
      WITH settled AS (
        UPDATE load_balancer
           SET applied_generation = greatest(applied_generation, ${generation}),
-              fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0, retry_at = NULL,
-              answered_challenges = ${answered}::uuid[],
-              recheck_at = CASE WHEN ${recheckIsLater} THEN recheck_at END,
+              ${
+                fault === null
+                  ? sql`fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0, recheck_at = ${requested},`
+                  : sql`${faultColumns(fault, generation)}, recheck_at = least(${requested}, now() + ${pause} * interval '1 second'),`
+              }
+              retry_at = NULL, answered_challenges = ${answered}::uuid[],
               lease_owner = CASE WHEN ${waits} THEN lease_owner END,
               lease_until = CASE WHEN ${waits} THEN lease_until END,
               updated_at = CASE WHEN ${isChange} THEN now() ELSE updated_at END
         WHERE id = ${claim.id} AND fence = ${claim.fence}
-        RETURNING id, lease_until IS NOT NULL AS again, now()::text AS "settledAt"),
+        RETURNING id, lease_until IS NOT NULL AS again, now()::text AS "settledAt",
+                  (${backOffSeconds(sql`greatest(attempts, 1)`)})::int AS seconds),
      event AS (
        INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
-       SELECT id, ${generation}::bigint, 'applied', ${json(effort)}::jsonb FROM settled WHERE ${needsEvent}),
+       SELECT id, ${generation}::bigint, 'applied', ${json(effort)}::jsonb FROM settled WHERE ${needsEvent} RETURNING id),
+     unchanged AS (SELECT id FROM settled WHERE NOT EXISTS (SELECT FROM event)),
+     ${fault === null ? sql`` : sql`${failureEvent(['settled', 'unchanged'], claim, { generation, effort, fault })},`}
      ${deletions(tree)},
      ${applications(tree)}
-     SELECT again, "settledAt" FROM settled`,
+     SELECT again, "settledAt", seconds FROM settled`,
   )
-  if (row === undefined) return 'lost'
+  if (row === undefined) return { settled: 'lost', retrySeconds: 0 }
   claim.claimedAt = row.settledAt
-  return row.again ? 'again' : 'settled'
+  return { settled: row.again ? 'again' : 'settled', retrySeconds: row.seconds }
 }
 
 /** CTEs that delete the rows under deletion. */
@@ -140,28 +166,46 @@ export async function recordFault(
     database,
     sql<{ seconds: number }>`
      WITH failed AS (
-       UPDATE load_balancer t
-          SET fault = ${json(fault)}::jsonb, fault_generation = ${generation}, fault_since = coalesce(t.fault_since, now()),
-              attempts = next.attempts, retry_at = now() + next.seconds * interval '1 second',
+       UPDATE load_balancer
+          SET ${faultColumns(fault, generation)},
+              retry_at = now() + ${backOffSeconds(attemptsAt(generation))} * interval '1 second',
               lease_owner = NULL, lease_until = NULL
-         FROM (SELECT attempts, (${backOffSeconds(sql`attempts`)})::int AS seconds
-                 FROM (SELECT CASE WHEN fault_generation = ${generation} THEN attempts + 1 ELSE 1 END AS attempts
-                         FROM load_balancer WHERE id = ${claim.id}) AS counted) AS next
-        WHERE t.id = ${claim.id} AND t.fence = ${claim.fence}
-        RETURNING t.id, CASE WHEN t.generation > ${generation} THEN 0 ELSE next.seconds END AS seconds),
+        WHERE id = ${claim.id} AND fence = ${claim.fence}
+        RETURNING id, CASE WHEN generation > ${generation} THEN 0 ELSE (${backOffSeconds(sql`attempts`)})::int END AS seconds),
+     ${failureEvent(['failed', 'failed'], claim, { generation, effort, fault })}
+     SELECT seconds FROM failed`,
+  )
+  return row?.seconds ?? null
+}
+
+/** SQL: the attempts at a generation that have failed, with this one. */
+const attemptsAt = (generation: number): Fragment =>
+  sql`CASE WHEN fault_generation = ${generation} THEN attempts + 1 ELSE 1 END`
+
+const faultColumns = (fault: Fault, generation: number): Fragment =>
+  sql`fault = ${json(fault)}::jsonb, fault_generation = ${generation}, fault_since = coalesce(fault_since, now()),
+      attempts = ${attemptsAt(generation)}`
+
+/**
+ * CTEs that write a failure into the history.
+ * @param names of CTEs with the load balancer's id: one with any failure, one with failures that nothing precedes
+ */
+function failureEvent(
+  [any, first]: readonly [string, string],
+  claim: Claim,
+  { generation, effort, fault }: { generation: number; effort: Effort; fault: Fault },
+): Fragment {
+  return sql`
      newest AS (
        SELECT id, created_at FROM load_balancer_event WHERE load_balancer_id = ${claim.id} AND kind <> 'status_changed'
         ORDER BY created_at DESC, id DESC LIMIT 1),
      counted AS (
        UPDATE load_balancer_event o SET count = count + 1, updated_at = clock_timestamp()
-         FROM failed, newest
-        WHERE o.load_balancer_id = failed.id AND o.created_at = newest.created_at AND o.id = newest.id
+         FROM ${trusted(first)} f, newest
+        WHERE o.load_balancer_id = f.id AND o.created_at = newest.created_at AND o.id = newest.id
           AND o.kind = 'failed' AND o.detail->'fault' = ${json(fault)}::jsonb
         RETURNING o.id),
-     event AS (
+     failure AS (
        INSERT INTO load_balancer_event (load_balancer_id, generation, kind, detail)
-       SELECT id, ${generation}::bigint, 'failed', ${json({ ...effort, fault })}::jsonb FROM failed WHERE NOT EXISTS (SELECT FROM counted))
-     SELECT seconds FROM failed`,
-  )
-  return row?.seconds ?? null
+       SELECT id, ${generation}::bigint, 'failed', ${json({ ...effort, fault })}::jsonb FROM ${trusted(any)} WHERE NOT EXISTS (SELECT FROM counted))`
 }

@@ -33,7 +33,8 @@ export const switchOperatingStatus = (object: string, loadBalancer = 'lb'): stri
 export const loadBalancerFault = (loadBalancer: string): string =>
   `CASE WHEN ${loadBalancerStatus(loadBalancer)} = 'ERROR' THEN json_build_object(
      'code', ${loadBalancer}.fault->>'code', 'text', ${loadBalancer}.fault->>'text',
-     'since', ${timestamp(`${loadBalancer}.fault_since`)}, 'retry_at', ${timestamp(`${loadBalancer}.retry_at`)}) END`
+     'since', ${timestamp(`${loadBalancer}.fault_since`)},
+     'retry_at', ${timestamp(`coalesce(${loadBalancer}.retry_at, ${loadBalancer}.recheck_at)`)}) END`
 
 /** A time in the form that clients parse: UTC, whole seconds, no zone suffix. */
 export function timestamp(expression: string): string {

@@ -104,6 +104,14 @@ t.test('the key manager may ask again and again: only news ends the pause betwee
   t.ok(await pauseLeft(), 'an attempt in vain is repeated after its pause')
 })
 
+t.test('a key manager that is back ends the pause before a recheck', async t => {
+  const id = await insertLoadBalancer(database)
+  const far = new Date(Date.now() + 3_600_000)
+  await database('load_balancer').where({ id }).update({ bound_sha256: 'due', recheck_at: far })
+  t.equal(await bindings.tend(), 1)
+  t.ok((await rowOf(id)).recheck_at < far)
+})
+
 /** A load balancer with a listener that uses these certificates. */
 async function site(refs: readonly string[]) {
   const id = await insertLoadBalancer(database)

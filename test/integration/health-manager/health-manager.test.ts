@@ -253,6 +253,24 @@ t.test('only a few silent load balancers of each project are rechecked at once',
   t.ok(first.some(({ id }) => id === ids.lb))
 })
 
+t.test('a fault of what is in effect holds up no other recheck', async t => {
+  for (const [what, staleAfterSeconds] of [
+    ['a silent amphora', 1],
+    ['an amphora that asks for its configuration', 60],
+  ] as const) {
+    const { db, ids, sendBeat, until } = await createWorld(t, staleAfterSeconds)
+    await db('amphora').update({ created_at: db.raw(`now() - interval '1 minute'`) })
+    await db('load_balancer').update({
+      fault: JSON.stringify({ code: 'certificate-unavailable', text: '' }),
+      ...{ fault_generation: 3, attempts: 9, recheck_at: db.raw(`now() + interval '250 seconds'`) },
+    })
+    if (staleAfterSeconds === 60) await sendBeat({ needsApply: true })
+    const recheck = async () => (await db('load_balancer').where({ id: ids.lb }).first('recheck_at')).recheck_at
+    const isDue = (at: Date) => at < new Date(Date.now() + 60_000)
+    t.ok(isDue(await until(recheck, isDue)), `${what} is rechecked`)
+  }
+})
+
 t.test('an amphora that comes back ends the back-off of its load balancer', async t => {
   const { db, ids, sendBeat, until } = await createWorld(t, 60)
   const retry = async () => (await db('load_balancer').where({ id: ids.lb }).first('retry_at')).retry_at
@@ -262,7 +280,8 @@ t.test('an amphora that comes back ends the back-off of its load balancer', asyn
   })
   await db('load_balancer').update(fault('amphora-unreachable'))
   await sendBeat()
-  t.ok(await until(retry, at => at < new Date(Date.now() + 1_000)))
+  const isOver = (at: Date) => at < new Date(Date.now() + 1_000)
+  t.ok(isOver(await until(retry, isOver)))
   await db('load_balancer').update(fault('amphora-unreachable'))
   await db('amphora_health').update({ heard_since: db.raw(`now() - interval '1 minute'`) })
   await sendBeat()

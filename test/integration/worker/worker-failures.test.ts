@@ -2,9 +2,9 @@ import { randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { sqlState } from '../../../controller/database/transaction.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
-import { ProvisioningFault } from '../../../controller/provider/provider.js'
+import { AppliedWithFault, ProvisioningFault } from '../../../controller/provider/provider.js'
 import type { Claim } from '../../../controller/queue/claim.js'
-import { recordFault, settle } from '../../../controller/worker/settle.js'
+import { recordFault, settle, settleWithFault } from '../../../controller/worker/settle.js'
 import {
   changeLoadBalancer,
   findLoadBalancer,
@@ -70,6 +70,70 @@ t.test('the pause doubles up to five minutes, and a change resets it', async t =
   t.same(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300, 300])
   t.equal(await recordFault(db, claim, { ...tree, generation: 2 }, { code: 'x', text: 'y' }), 1)
   await db('load_balancer').where({ id }).delete()
+})
+
+t.test('what is in effect with a fault is rechecked with growing pauses, until nothing is wrong', async t => {
+  const id = await insertLoadBalancer(db)
+  let broken = true
+  recorder.behave(id, async () => {
+    if (broken) throw new AppliedWithFault('certificate-unavailable', 'The key manager does not give out a.')
+  })
+  await notify(db, id)
+  const first = await faulted(id)
+  t.match(first, {
+    fault: { code: 'certificate-unavailable' },
+    fault_generation: 1,
+    applied_generation: 1,
+    retry_at: null,
+  })
+  t.not(first.recheck_at, null)
+  const second = await faulted(id, 2)
+  t.same(second.fault_since, first.fault_since, 'the fault keeps the time of the first failure')
+  t.ok(second.recheck_at!.getTime() - first.recheck_at!.getTime() >= 1900, 'the next pause is twice as long')
+  broken = false
+  await db('load_balancer')
+    .where({ id })
+    .update({ recheck_at: db.raw('now()') })
+  await notify(db, id)
+  await eventually('the fault is over', async () => (await findLoadBalancer(db, id))?.fault === null)
+  t.match(await settledAt(id, 1), { fault_since: null, attempts: 0, retry_at: null, recheck_at: null })
+  t.same(
+    await db('load_balancer_event')
+      .where({ load_balancer_id: id })
+      .orderBy(['created_at', 'id'])
+      .select('kind', 'count'),
+    [
+      { kind: 'applied', count: 1 },
+      { kind: 'failed', count: 2 },
+    ],
+  )
+})
+
+t.test('a recheck that is requested meanwhile does not wait for the pause after a fault', async t => {
+  const later = () => db.raw(`now() + interval '1 hour'`)
+  const id = await insertLoadBalancer(db, { lease_until: later() })
+  const tree = (await readTree(db, id))!
+  const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
+  const apply = async (changes: object = {}) => {
+    await db('load_balancer')
+      .where({ id })
+      .update({ lease_until: later(), ...changes })
+    const { rows } = await db.raw('SELECT now()::text AS now')
+    const held = { ...claim, claimedAt: rows[0].now }
+    return settleWithFault(db, held, tree, {
+      effort: { milliseconds: 1, amphorae: [] },
+      fault: { code: 'x', text: 'y' },
+    })
+  }
+  const pauses: number[] = []
+  for (let attempt = 0; attempt < 11; attempt++) pauses.push((await apply({ recheck_at: null })).retrySeconds)
+  t.same(pauses, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300, 300])
+  const { recheck_at } = (await findLoadBalancer(db, id))!
+  t.ok(recheck_at!.getTime() > Date.now() + 290_000)
+  t.match(await apply({ recheck_at: db.raw(`now() + interval '5 seconds'`) }), { settled: 'settled' })
+  t.ok((await findLoadBalancer(db, id))!.recheck_at!.getTime() < Date.now() + 6_000, 'the earlier one counts')
+  await db('load_balancer').where({ id }).delete()
+  t.match(await apply(), { settled: 'lost' })
 })
 
 t.test('a change made during a failing attempt is attempted at once', async t => {

@@ -72,7 +72,7 @@ export async function tendMarks(database: Database, bundle: string): Promise<voi
     database,
     sql`
      UPDATE load_balancer lb SET recheck_at = now()
-      WHERE lb.recheck_at IS NULL AND lb.retry_at IS NULL AND (lb.lease_until IS NULL OR lb.lease_until < now())
+      WHERE coalesce(lb.recheck_at > now(), true) AND lb.retry_at IS NULL AND (lb.lease_until IS NULL OR lb.lease_until < now())
         AND lb.id IN (SELECT load_balancer_id FROM amphora WHERE upgrade_to = ${bundle})
      RETURNING pg_notify(${WAKE_CHANNEL}, lb.id::text)`,
   )
