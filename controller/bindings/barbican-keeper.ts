@@ -15,6 +15,7 @@ import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import { type Keeper, KeyManagerAway } from './bindings.js'
 import type { Found } from './found.js'
 import { type Lender, targetsOf } from './lender.js'
+import { MUST_TELL } from './store.js'
 
 export type BarbicanKeeperOptions = Omit<CheckerOptions, 'limits'> & {
   consumers: Consumers
@@ -120,15 +121,17 @@ function requestOf(references: readonly MaterialReference[]): RequestedReference
 const toFound = ({ ref, kind, ...found }: Verdict): Found =>
   found.wrong === null ? { ref, kind, digest: found.digest, facts: found.facts } : { ref, kind, reason: found.wrong }
 
-async function dueLoadBalancers(database: Database): Promise<string[]> {
+/** Load balancers whose references were not looked up lately, and then those of which Barbican was not told. */
+export async function dueLoadBalancers(database: Database): Promise<string[]> {
   const rows = await many(
     database,
     sql<{ id: string }>`
       SELECT b.id FROM load_balancer b
-       WHERE b.change <> 'delete' AND b.recheck_at IS NULL
-         AND EXISTS (SELECT FROM tls_material m
-                      WHERE m.load_balancer_id = b.id AND m.checked_at < now() - ${LOOK_MINUTES} * interval '1 minute')
-       LIMIT ${MAX_DUE}`,
+       WHERE b.change <> 'delete' AND coalesce(b.recheck_at > now(), true) AND (b.lease_until IS NULL OR b.lease_until < now())
+         AND (b.bound_sha256 = ${MUST_TELL}
+              OR EXISTS (SELECT FROM tls_material m
+                          WHERE m.load_balancer_id = b.id AND m.checked_at < now() - ${LOOK_MINUTES} * interval '1 minute'))
+       ORDER BY b.bound_sha256 IS NOT DISTINCT FROM ${MUST_TELL} LIMIT ${MAX_DUE}`,
   )
   return rows.map(({ id }) => id)
 }

@@ -7,6 +7,7 @@ import { WAKE_CHANNEL } from '../load-balancer/change/wake-channel.js'
 import { type MaterialReference, materialKey, referencesIn } from '../load-balancer/tree/certificate-references.js'
 import type { LoadBalancerTree, TlsMaterial } from '../load-balancer/tree/tree.js'
 import type { Logger } from '../log/log.js'
+import { backOffSeconds } from '../queue/back-off.js'
 import type { Found } from './found.js'
 import { MUST_TELL, storeFound, storeUntold } from './store.js'
 
@@ -124,6 +125,12 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
   }
 }
 
+/** Once it is back, the key manager is told within this time, however long it was away. */
+const TOLD_WITHIN_SECONDS = 30
+/** SQL: a recheck waits for the end of a pause, and the last attempt was a moment ago. */
+const PAUSES = sql`(recheck_at > now()
+  AND recheck_at - ${backOffSeconds(sql`attempts`)} * interval '1 second' > now() - ${TOLD_WITHIN_SECONDS} * interval '1 second')`
+
 /**
  * Makes load balancers due of which the key manager must be told: those that it asks for, and those of which it did not
  * hear before, unless a worker is at it. What was tried in vain keeps its pauses between attempts.
@@ -134,10 +141,12 @@ async function makeDue(database: Database, ids: readonly string[]): Promise<stri
     database,
     sql<{ id: string }>`
       UPDATE load_balancer
-         SET bound_sha256 = ${MUST_TELL}, recheck_at = now(),
+         SET bound_sha256 = ${MUST_TELL},
+             recheck_at = CASE WHEN bound_sha256 IS NOT DISTINCT FROM ${MUST_TELL} AND ${PAUSES} THEN recheck_at ELSE now() END,
              retry_at = CASE WHEN bound_sha256 IS DISTINCT FROM ${MUST_TELL} THEN least(retry_at, now()) ELSE retry_at END
        WHERE id = ANY(${ids}::uuid[])
-          OR bound_sha256 = ${MUST_TELL} AND coalesce(recheck_at > now(), true) AND (lease_until IS NULL OR lease_until < now())
+          OR bound_sha256 = ${MUST_TELL} AND coalesce(recheck_at > now() AND NOT ${PAUSES}, true)
+             AND (lease_until IS NULL OR lease_until < now())
       RETURNING id, pg_notify(${WAKE_CHANNEL}, id::text)`,
   )
   return rows.map(({ id }) => id)

@@ -27,7 +27,9 @@ const isOurs = (host: string | null): Fragment =>
           AND EXISTS (SELECT FROM controller_host WHERE id = ${host} AND gone_at IS NULL)`
 
 /** Within a project: changes before rechecks of applied generations, then the longest waiting first. */
-const ORDER_IN_PROJECT = sql`t.generation > t.applied_generation DESC, t.retry_at NULLS FIRST, coalesce(t.updated_at, t.created_at)`
+const ORDER_IN_PROJECT = sql`t.generation > t.applied_generation DESC,
+  CASE WHEN t.generation > t.applied_generation THEN t.retry_at ELSE coalesce(t.retry_at, t.recheck_at) END NULLS FIRST,
+  coalesce(t.updated_at, t.created_at)`
 
 /**
  * SQL: the load balancer is being created or deleted. That often waits long for machines, and no traffic waits

@@ -34,7 +34,7 @@ export const settle = async (
 
 /**
  * The same for a generation that is in effect, but with a fault. It is rechecked after the pause that `recordFault` would
- * make, and whenever something else asks for that.
+ * make at the latest, and earlier if something else asks for that.
  * @returns also the seconds until the recheck
  */
 export const settleWithFault = (
@@ -60,7 +60,7 @@ async function settleOnce(
   const isChange = generation > tree.appliedGeneration
   const needsEvent = isChange || effort.amphorae.length > 0
   const requested = sql`CASE WHEN ${recheckIsLater} THEN recheck_at END`
-  const pause = backOffSeconds(attemptsAt(generation))
+  const pause = backOffSeconds(attemptsAt(generation, true))
   const row = await maybeOne(
     database,
     sql<{ again: boolean; settledAt: string; seconds: number }>`
@@ -70,7 +70,7 @@ async function settleOnce(
               ${
                 fault === null
                   ? sql`fault = NULL, fault_generation = NULL, fault_since = NULL, attempts = 0, recheck_at = ${requested},`
-                  : sql`${faultColumns(fault, generation)}, recheck_at = least(${requested}, now() + ${pause} * interval '1 second'),`
+                  : sql`${faultColumns(fault, generation, true)}, recheck_at = least(${requested}, now() + ${pause} * interval '1 second'),`
               }
               retry_at = NULL, answered_challenges = ${answered}::uuid[],
               lease_owner = CASE WHEN ${waits} THEN lease_owner END,
@@ -167,8 +167,8 @@ export async function recordFault(
     sql<{ seconds: number }>`
      WITH failed AS (
        UPDATE load_balancer
-          SET ${faultColumns(fault, generation)},
-              retry_at = now() + ${backOffSeconds(attemptsAt(generation))} * interval '1 second',
+          SET ${faultColumns(fault, generation, false)},
+              retry_at = now() + ${backOffSeconds(attemptsAt(generation, false))} * interval '1 second',
               lease_owner = NULL, lease_until = NULL
         WHERE id = ${claim.id} AND fence = ${claim.fence}
         RETURNING id, CASE WHEN generation > ${generation} THEN 0 ELSE (${backOffSeconds(sql`attempts`)})::int END AS seconds),
@@ -178,13 +178,18 @@ export async function recordFault(
   return row?.seconds ?? null
 }
 
-/** SQL: the attempts at a generation that have failed, with this one. */
-const attemptsAt = (generation: number): Fragment =>
-  sql`CASE WHEN fault_generation = ${generation} THEN attempts + 1 ELSE 1 END`
+/** SQL: the fault before was of the same kind: of a generation that is in effect, or of one that is not. */
+const isSameKind = (isApplied: boolean): Fragment =>
+  sql`coalesce((fault->>'applied')::boolean, false) = ${isApplied}::boolean`
 
-const faultColumns = (fault: Fault, generation: number): Fragment =>
-  sql`fault = ${json(fault)}::jsonb, fault_generation = ${generation}, fault_since = coalesce(fault_since, now()),
-      attempts = ${attemptsAt(generation)}`
+/** SQL: the attempts at a generation that ended with such a fault, with this one. */
+const attemptsAt = (generation: number, isApplied: boolean): Fragment =>
+  sql`CASE WHEN fault_generation = ${generation} AND ${isSameKind(isApplied)} THEN attempts + 1 ELSE 1 END`
+
+const faultColumns = (fault: Fault, generation: number, isApplied: boolean): Fragment =>
+  sql`fault = ${json({ ...fault, ...(isApplied ? { applied: true } : {}) })}::jsonb, fault_generation = ${generation},
+      fault_since = CASE WHEN ${isSameKind(isApplied)} THEN coalesce(fault_since, now()) ELSE now() END,
+      attempts = ${attemptsAt(generation, isApplied)}`
 
 /**
  * CTEs that write a failure into the history.

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { dueLoadBalancers } from '../../../controller/bindings/barbican-keeper.js'
 import { createBindings, type Keeper, KeyManagerAway } from '../../../controller/bindings/bindings.js'
 import { storeFound } from '../../../controller/bindings/store.js'
 import { readTree } from '../../../controller/load-balancer/tree/read-tree.js'
@@ -104,12 +105,44 @@ t.test('the key manager may ask again and again: only news ends the pause betwee
   t.ok(await pauseLeft(), 'an attempt in vain is repeated after its pause')
 })
 
-t.test('a key manager that is back ends the pause before a recheck', async t => {
+t.test('a key manager that is back ends a long pause before a recheck, and lets a short one end by itself', async t => {
   const id = await insertLoadBalancer(database)
-  const far = new Date(Date.now() + 3_600_000)
-  await database('load_balancer').where({ id }).update({ bound_sha256: 'due', recheck_at: far })
-  t.equal(await bindings.tend(), 1)
-  t.ok((await rowOf(id)).recheck_at < far)
+  const paused = async (attempts: number, left: string) => {
+    const pause = { recheck_at: database.raw(`now() + interval '${left}'`), attempts }
+    await database('load_balancer')
+      .where({ id })
+      .update({ bound_sha256: 'due', ...pause })
+    await bindings.tend()
+    return (await rowOf(id)).recheck_at > new Date()
+  }
+  t.ok(await paused(9, '255 seconds'), 'the attempt of a second ago is not repeated')
+  t.ok(await paused(3, '4 seconds'))
+  t.notOk(await paused(9, '200 seconds'), 'that of a minute ago is')
+  keyManager.due = [id]
+  t.teardown(() => {
+    keyManager.due = []
+  })
+  t.ok(await paused(9, '255 seconds'), 'also if the key manager asks for it again')
+  await database('load_balancer').where({ id }).update({ bound_sha256: 'told' })
+  await bindings.tend()
+  t.notOk((await rowOf(id)).recheck_at > new Date(), 'but news ends any pause')
+})
+
+t.test('Barbican is asked again about a reference that could not be used, however long the fault lasts', async t => {
+  const id = await insertLoadBalancer(database)
+  await storeFound(database, id, [{ ref: REF, kind: 'certificate', reason: 'it may not be read' }], 'told')
+  const dueAfter = async (changes: object) => {
+    await database('load_balancer').where({ id }).update(changes)
+    return (await dueLoadBalancers(database)).includes(id)
+  }
+  const later = database.raw(`now() + interval '4 minutes'`)
+  t.notOk(await dueAfter({ recheck_at: later }), 'it was looked up a moment ago')
+  await database('tls_material')
+    .where({ load_balancer_id: id })
+    .update({ checked_at: database.raw(`now() - interval '16 minutes'`) })
+  t.ok(await dueAfter({ recheck_at: later }))
+  t.notOk(await dueAfter({ lease_until: later }), 'a worker is at it')
+  t.notOk(await dueAfter({ lease_until: null, recheck_at: database.raw('now()') }), 'a worker soon will be')
 })
 
 /** A load balancer with a listener that uses these certificates. */

@@ -114,11 +114,11 @@ t.test('a recheck that is requested meanwhile does not wait for the pause after 
   const id = await insertLoadBalancer(db, { lease_until: later() })
   const tree = (await readTree(db, id))!
   const claim: Claim = { table: 'load_balancer', id, fence: 0, heldUntil: Number.POSITIVE_INFINITY, claimedAt: 'now' }
-  const apply = async (changes: object = {}) => {
-    await db('load_balancer')
-      .where({ id })
-      .update({ lease_until: later(), ...changes })
+  const change = (changes: object) => db('load_balancer').where({ id }).update(changes)
+  const apply = async (before: object = {}, meanwhile: object = {}) => {
+    await change({ lease_until: later(), ...before })
     const { rows } = await db.raw('SELECT now()::text AS now')
+    await change({ updated_at: later(), ...meanwhile })
     const held = { ...claim, claimedAt: rows[0].now }
     return settleWithFault(db, held, tree, {
       effort: { milliseconds: 1, amphorae: [] },
@@ -132,6 +132,12 @@ t.test('a recheck that is requested meanwhile does not wait for the pause after 
   t.ok(recheck_at!.getTime() > Date.now() + 290_000)
   t.match(await apply({ recheck_at: db.raw(`now() + interval '5 seconds'`) }), { settled: 'settled' })
   t.ok((await findLoadBalancer(db, id))!.recheck_at!.getTime() < Date.now() + 6_000, 'the earlier one counts')
+  t.match(await apply({}, { recheck_at: db.raw('now()') }), { settled: 'again' }, 'one that is due already is made now')
+  t.not((await findLoadBalancer(db, id))!.lease_until, null)
+  const [before] = await db('load_balancer').where({ id })
+  t.equal(await recordFault(db, claim, tree, { code: 'z', text: 'y' }), 1, 'a failure is another matter')
+  const failed = (await findLoadBalancer(db, id))!
+  t.ok(failed.fault_since! > before.fault_since)
   await db('load_balancer').where({ id }).delete()
   t.match(await apply(), { settled: 'lost' })
 })

@@ -54,7 +54,7 @@ const WHY_NOT = sql`coalesce(
 
 /**
  * Wakes the workers of load balancers whose marks were overlooked, and gives up those that nobody carries out. What a
- * worker holds now, or will try again, is left to it.
+ * worker holds now, or will try again after a failure, is left to it.
  * @param bundle hash of this controller's agent
  */
 export async function tendMarks(database: Database, bundle: string): Promise<void> {
