@@ -51,6 +51,8 @@ export function createBarbicanKeeper(options: BarbicanKeeperOptions): Keeper {
     knowsAmphorae: false,
     bind: (tree, references) =>
       orAway(async () => {
+        // No change waits for this: while the services hang, it holds up no worker for long.
+        if (tree.generation === tree.appliedGeneration) await options.reach()
         const requested = requestOf(references)
         const limits = limitsFor(tree)
         const end = performance.now() + limits.checkSeconds * 1000

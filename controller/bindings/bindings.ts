@@ -127,9 +127,11 @@ export function createBindings({ keeper, database, log }: BindingsOptions): Bind
 
 /** Once it is back, the key manager is told within this time, however long it was away. */
 const TOLD_WITHIN_SECONDS = 30
-/** SQL: a recheck waits for the end of a pause, and the last attempt was a moment ago. */
+/** SQL: a recheck waits for the end of a pause after a failed attempt a moment ago, or is due in a moment. */
 const PAUSES = sql`(recheck_at > now()
-  AND recheck_at - ${backOffSeconds(sql`attempts`)} * interval '1 second' > now() - ${TOLD_WITHIN_SECONDS} * interval '1 second')`
+  AND CASE WHEN attempts = 0 THEN recheck_at < now() + ${TOLD_WITHIN_SECONDS} * interval '1 second'
+           ELSE recheck_at - ${backOffSeconds(sql`attempts`)} * interval '1 second'
+                  > now() - ${TOLD_WITHIN_SECONDS} * interval '1 second' END)`
 
 /**
  * Makes load balancers due of which the key manager must be told: those that it asks for, and those of which it did not

@@ -28,7 +28,7 @@ const isOurs = (host: string | null): Fragment =>
 
 /** Within a project: changes before rechecks of applied generations, then the longest waiting first. */
 const ORDER_IN_PROJECT = sql`t.generation > t.applied_generation DESC,
-  CASE WHEN t.generation > t.applied_generation THEN t.retry_at ELSE coalesce(t.retry_at, t.recheck_at) END NULLS FIRST,
+  CASE WHEN t.generation > t.applied_generation THEN t.retry_at ELSE greatest(t.retry_at, t.recheck_at) END NULLS FIRST,
   coalesce(t.updated_at, t.created_at)`
 
 /**

@@ -110,7 +110,7 @@ export async function standing(database: Database, id: string): Promise<string |
         FROM load_balancer b
        WHERE b.id = ${id} AND b.applied_generation = b.generation
          AND (b.lease_until IS NULL OR b.lease_until < now())
-         AND NOT (b.bound_sha256 IS NOT DISTINCT FROM 'due' AND b.recheck_at <= now()
+         AND NOT (b.bound_sha256 IS NOT DISTINCT FROM 'due' AND coalesce(b.recheck_at <= now(), false)
                   AND coalesce(b.retry_at <= now(), true))`,
   )
   return row?.standing ?? null

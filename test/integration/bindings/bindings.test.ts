@@ -117,6 +117,8 @@ t.test('a key manager that is back ends a long pause before a recheck, and lets 
   }
   t.ok(await paused(9, '255 seconds'), 'the attempt of a second ago is not repeated')
   t.ok(await paused(3, '4 seconds'))
+  t.ok(await paused(0, '20 seconds'), 'a recheck that is due in a moment is not made earlier')
+  t.notOk(await paused(0, '200 seconds'))
   t.notOk(await paused(9, '200 seconds'), 'that of a minute ago is')
   keyManager.due = [id]
   t.teardown(() => {

@@ -176,6 +176,20 @@ t.test('while a certificate changes in its place, handshakes say nothing', async
   t.same(await notices(one), ['mismatch'], 'afterwards they do')
 })
 
+t.test('what is served is proven while the key manager is away', async t => {
+  const one = await site()
+  await database('load_balancer').where({ id: one.id }).update({ bound_sha256: 'due' })
+  await prove(one, 'wrong')
+  t.same(await notices(one), ['mismatch'], 'no recheck is asked for')
+  meanwhile.act = () =>
+    database('load_balancer')
+      .where({ id: one.id })
+      .update({ recheck_at: new Date(Date.now() + 60_000) })
+  await prove(one, 'right')
+  meanwhile.act = async () => undefined
+  t.same(await notices(one), ['mismatch', 'served'], 'it is, for later')
+})
+
 t.test('load balancers that do not answer hold up nobody else', async t => {
   const names = Array.from({ length: 50 }, (_, at) => `a${at}.example`)
   const mute = await Promise.all(Array.from({ length: 7 }, () => site(names)))
