@@ -382,13 +382,23 @@ t.test('a pair', async t => {
       'workers finish the one',
       async () => (await left()).length === 1 && (await scene.show()).provisioning_status === 'ACTIVE',
     )
-    // They have asked the other one meanwhile.
-    await scene.forgetAgents(await left())
-    const second = krater.start(...words)
-    const of = outputOf(second)
-    await until('one is being replaced', () => of.output().includes('is being replaced'))
-    second.kill('SIGKILL')
-    await of.ended
+    // They have asked the other one meanwhile, and may again before the command looks.
+    const begin = async () => {
+      for (let attempt = 0; attempt < 5; attempt++) {
+        await scene.forgetAgents(await left())
+        const child = krater.start(...words)
+        const found = outputOf(child)
+        await until('one is being replaced, or none has to be', () =>
+          /is being replaced| 0 to upgrade/.test(found.output()),
+        )
+        if (found.output().includes('is being replaced')) return { child, ended: found.ended }
+        await found.ended
+      }
+      throw new Error('The agent is always known before the command looks')
+    }
+    const second = await begin()
+    second.child.kill('SIGKILL')
+    await second.ended
     t.match(await krater.command(...words), { status: 0, stdout: /replaced in .* s \(\d of \d\)| 0 to upgrade/ })
     t.same((await load.stop()).faults, [])
     await until('both are replaced', async () => (await left()).length === 0)
