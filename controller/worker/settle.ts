@@ -33,9 +33,9 @@ export const settle = async (
 ): Promise<Settled> => (await retryOnConflict(() => settleOnce(database, claim, tree, { effort, fault: null }))).settled
 
 /**
- * The same for a generation that is in effect, but with a fault. It is rechecked after the pause that `recordFault` would
- * make at the latest, and earlier if something else asks for that.
- * @returns also the seconds until the recheck
+ * The same for a generation that is in effect, but with a fault. The recheck comes after a pause like those of
+ * `recordFault`, or earlier if something else asks for it.
+ * @returns also the seconds until the recheck at the latest
  */
 export const settleWithFault = (
   database: Database,
