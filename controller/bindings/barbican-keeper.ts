@@ -10,6 +10,7 @@ import { sql } from '../database/sql.js'
 import { ApiError } from '../http/errors.js'
 import { IdentityUnavailable } from '../identity/external/identity-unavailable.js'
 import { CHECK_LIMITS, CheckTooSlow, createCheckTurns, type Verdict } from '../inspection/checks.js'
+import { noRecheckDue } from '../load-balancer/change/recheck-due.js'
 import { type MaterialReference, referencesIn } from '../load-balancer/tree/certificate-references.js'
 import type { LoadBalancerTree } from '../load-balancer/tree/tree.js'
 import { type Keeper, KeyManagerAway } from './bindings.js'
@@ -129,7 +130,7 @@ export async function dueLoadBalancers(database: Database): Promise<string[]> {
     database,
     sql<{ id: string }>`
       SELECT b.id FROM load_balancer b
-       WHERE b.change <> 'delete' AND coalesce(b.recheck_at > now(), true) AND (b.lease_until IS NULL OR b.lease_until < now())
+       WHERE b.change <> 'delete' AND ${noRecheckDue('b')} AND (b.lease_until IS NULL OR b.lease_until < now())
          AND (b.bound_sha256 = ${MUST_TELL}
               OR EXISTS (SELECT FROM tls_material m
                           WHERE m.load_balancer_id = b.id AND m.checked_at < now() - ${LOOK_MINUTES} * interval '1 minute'))

@@ -1,10 +1,8 @@
 import type { Database } from '../database/connection.js'
 import { many } from '../database/query.js'
 import { type Fragment, sql } from '../database/sql.js'
+import { noRecheckDue } from '../load-balancer/change/recheck-due.js'
 import { backOffSeconds } from '../queue/back-off.js'
-
-/** SQL: a recheck is not requested, or only for later. */
-const NO_RECHECK_DUE = sql`coalesce(lb.recheck_at > now(), true)`
 
 /**
  * Requests a recheck of load balancers with an amphora that confirmed a configuration other than the recorded
@@ -49,14 +47,14 @@ export async function recheckSilent(
          FROM load_balancer lb
          JOIN amphora a ON a.load_balancer_id = lb.id AND a.status = 'ALLOCATED'
          LEFT JOIN amphora_health h ON h.amphora_id = a.id
-        WHERE ${NO_RECHECK_DUE} AND ${silentSince} < now() AND NOT a.id = ANY(${skipped}::uuid[])
+        WHERE ${noRecheckDue('lb')} AND ${silentSince} < now() AND NOT a.id = ANY(${skipped}::uuid[])
           AND CASE WHEN lb.retry_at IS NULL THEN lb.generation = lb.applied_generation
                    ELSE lb.retry_at > now() AND ${silentSince} > ${LAST_ATTEMPT} END
         GROUP BY lb.id),
      due AS (
        SELECT id, amphora_ids, row_number() OVER (PARTITION BY project_id ORDER BY since, id) AS turn FROM silent)
      UPDATE load_balancer lb SET recheck_at = now(), retry_at = least(lb.retry_at, now()) FROM due
-      WHERE lb.id = due.id AND ${NO_RECHECK_DUE} AND due.turn <= ${RECHECKS_PER_PROJECT}
+      WHERE lb.id = due.id AND ${noRecheckDue('lb')} AND due.turn <= ${RECHECKS_PER_PROJECT}
       RETURNING lb.id, due.amphora_ids AS "amphoraIds"`,
   )
 }
@@ -87,7 +85,7 @@ async function markForRecheck(database: Database, condition: Fragment): Promise<
     database,
     sql<{ id: string }>`
      UPDATE load_balancer lb SET recheck_at = now()
-      WHERE ${NO_RECHECK_DUE} AND lb.generation = lb.applied_generation AND lb.retry_at IS NULL
+      WHERE ${noRecheckDue('lb')} AND lb.generation = lb.applied_generation AND lb.retry_at IS NULL
         AND EXISTS (SELECT FROM amphora a JOIN amphora_health h ON h.amphora_id = a.id
                      WHERE a.load_balancer_id = lb.id AND a.status = 'ALLOCATED' AND ${condition})
       RETURNING lb.id`,

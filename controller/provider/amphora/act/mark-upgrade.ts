@@ -2,6 +2,7 @@ import type { Database } from '../../../database/connection.js'
 import { execute, many } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import type { Transaction } from '../../../database/transaction.js'
+import { noRecheckDue } from '../../../load-balancer/change/recheck-due.js'
 import { WAKE_CHANNEL } from '../../../load-balancer/change/wake-channel.js'
 import { MAX_FAULT } from './upgrade.js'
 
@@ -72,7 +73,7 @@ export async function tendMarks(database: Database, bundle: string): Promise<voi
     database,
     sql`
      UPDATE load_balancer lb SET recheck_at = now()
-      WHERE coalesce(lb.recheck_at > now(), true) AND lb.retry_at IS NULL AND (lb.lease_until IS NULL OR lb.lease_until < now())
+      WHERE ${noRecheckDue('lb')} AND lb.retry_at IS NULL AND (lb.lease_until IS NULL OR lb.lease_until < now())
         AND lb.id IN (SELECT load_balancer_id FROM amphora WHERE upgrade_to = ${bundle})
      RETURNING pg_notify(${WAKE_CHANNEL}, lb.id::text)`,
   )
