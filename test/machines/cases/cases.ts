@@ -19,8 +19,6 @@ export type MachineKind = {
   powerFails: (world: LanKrater, amphora: Amphora) => Promise<void>
   /** Shuts the machine of an amphora down, and starts it again. */
   reboots?: (world: LanKrater, amphora: Amphora) => Promise<void>
-  /** How long an answer may take, in milliseconds. */
-  waitMs?: number
   /** Cases that it cannot go through, and why. */
   cannot?: Partial<Record<CaseName, string>>
 }
@@ -170,7 +168,7 @@ const askHttps = ({ get }: LanKrater, { vip_address }: Balancer, authority: stri
 const askUdp = async ({ asker }: LanKrater, { vip_address }: Balancer) =>
   (await asker.ask(vip_address, { protocol: 'udp', port: 53 }))?.split(' ')[0] ?? ''
 
-async function createScene(t: Test, world: LanKrater, { waitMs }: MachineKind): Promise<Scene> {
+async function createScene(t: Test, world: LanKrater): Promise<Scene> {
   const { krater, api, client, create, listener, servers } = world
   const pair = makePair({ subject: `/CN=${NAME}`, args: ['-addext', `subjectAltName=DNS:${NAME}`] })
   const authority = join(t.testdir({ 'authority.pem': pair.certificate }), 'authority.pem')
@@ -200,7 +198,7 @@ async function createScene(t: Test, world: LanKrater, { waitMs }: MachineKind): 
         { protocol: 'http', host: balancer.vip_address, port: 80 },
         { protocol: 'udp', host: balancer.vip_address, port: 53 },
       ] as const
-      const stop = await askSteadily(t, startIn(client), asked, waitMs === undefined ? {} : { waitMs })
+      const stop = await askSteadily(t, startIn(client), asked)
       await work()
       const gaps = await stop()
       for (const [at, { protocol }] of asked.entries()) t.comment(protocol, gaps[at])
@@ -220,7 +218,7 @@ export async function runCases(t: Test, kind: MachineKind): Promise<void> {
   const settings = { KRATER_HOUSEKEEPING_AGENT_UPGRADES: 'manual', ...kind.settings }
   const world = await startLanKrater(t, settings, lan)
   await provided?.(world)
-  const scene = await createScene(t, world, kind)
+  const scene = await createScene(t, world)
   for (const title of Object.keys(cases) as CaseName[]) {
     const skip = kind.cannot?.[title] ?? false
     await t.test(title, { skip }, t => cases[title](t, scene, kind))

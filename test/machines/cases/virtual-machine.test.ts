@@ -16,8 +16,6 @@ t.test('a load balancer in a virtual machine', t =>
         )
         t.equal(status, 0, stderr)
       },
-    // It starts a second agent on one emulated processor, which carries the traffic too.
-    waitMs: 2_000,
     powerFails: async ({ krater }, { id }) => {
       process.kill(firstProcessOf(join(krater.directory, 'machines', id)), 'SIGKILL')
     },

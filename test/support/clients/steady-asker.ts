@@ -3,17 +3,24 @@ import { once } from 'node:events'
 import { createInterface } from 'node:readline'
 import type { Test } from 'tap'
 
-/** What one kind of request saw: how many were answered or not, and the longest time without an answer, in ms. */
-export type Gaps = { answered: number; missed: number; longestMs: number }
+/**
+ * What one kind of request saw: how many were answered or not, the longest time without an answer, in ms, and how the
+ * first requests without an answer ended.
+ */
+export type Gaps = { answered: number; missed: number; longestMs: number; ends: string[] }
 
 export type Asked = { protocol: 'http' | 'tcp' | 'udp'; host: string; port: number }
 
 /** The program's code. It is passed as text, so it cannot use anything outside this function. */
-function program(targets: Asked[], waitMs: number): void {
+function program(targets: Asked[], connectMs: number, answerMs: number): void {
   const net = process.getBuiltinModule('node:net')
   const dgram = process.getBuiltinModule('node:dgram')
   const WARM = 11
-  const once = ({ protocol, host, port }: Asked, done: (answered: boolean) => void) => {
+  const MOST_ENDS = 5
+  /** Calls back with null once it is answered, or with how it ended. */
+  const once = ({ protocol, host, port }: Asked, done: (end: string | null) => void) => {
+    const began = performance.now()
+    const after = () => `after ${Math.round(performance.now() - began)} ms`
     if (protocol === 'udp') {
       const socket = dgram.createSocket(host.includes(':') ? 'udp6' : 'udp4')
       let isOver = false
@@ -22,35 +29,46 @@ function program(targets: Asked[], waitMs: number): void {
         isOver = true
         clearTimeout(limit)
         socket.close()
-        done(answered)
+        done(answered ? null : `no answer ${after()}`)
       }
       // An answer that has come while this process had no processor is in time: it is read first.
-      const limit = setTimeout(() => setImmediate(end, false), waitMs)
+      const limit = setTimeout(() => setImmediate(end, false), answerMs)
       socket.on('message', () => end(true))
       socket.on('error', () => undefined)
       socket.send('x', port, host)
       return
     }
     const socket = net.connect({ host, port })
-    socket.setTimeout(waitMs, () => setImmediate(() => socket.destroy()))
+    let stage = 'connecting'
+    let end = 'closed'
+    socket.setTimeout(connectMs, () => {
+      end = 'no answer'
+      setImmediate(() => socket.destroy())
+    })
     let answered = false
-    socket.on('connect', () => socket.write(protocol === 'http' ? 'GET / HTTP/1.0\r\nHost: vip\r\n\r\n' : 'x'))
+    socket.on('connect', () => {
+      stage = 'asking'
+      socket.setTimeout(answerMs)
+      socket.write(protocol === 'http' ? 'GET / HTTP/1.0\r\nHost: vip\r\n\r\n' : 'x')
+    })
     socket.on('data', data => {
       answered = protocol === 'http' ? data.includes(' 200 ') : true
       socket.destroy()
     })
-    socket.on('error', () => undefined)
-    socket.on('close', () => done(answered))
+    socket.on('error', (error: NodeJS.ErrnoException) => (end = String(error.code)))
+    socket.on('close', () => done(answered ? null : `${end} while ${stage}, ${after()}`))
   }
   let stopped = false
   const results = targets.map(target => {
-    const gaps = { answered: 0, missed: 0, longestMs: 0 }
+    const gaps: Gaps = { answered: 0, missed: 0, longestMs: 0, ends: [] }
     let last = 0
     const ask = () =>
-      once(target, answered => {
+      once(target, end => {
+        const answered = end === null
         if (gaps.answered > 0) gaps.longestMs = Math.max(gaps.longestMs, Math.round(performance.now() - last))
         if (answered) last = performance.now()
         if (answered || gaps.answered > 0) gaps[answered ? 'answered' : 'missed'] += 1
+        if (!answered && gaps.answered > 0 && gaps.ends.length < MOST_ENDS) gaps.ends.push(end)
         if (answered && gaps.answered === WARM) process.stdout.write('warm\n')
         if (!stopped) setTimeout(ask, 50)
       })
@@ -59,23 +77,26 @@ function program(targets: Asked[], waitMs: number): void {
   })
   process.stdin.once('data', () => {
     stopped = true
-    setTimeout(() => process.stdout.write(`${JSON.stringify(results)}\n`, () => process.exit(0)), 600)
+    setTimeout(() => process.stdout.write(`${JSON.stringify(results)}\n`, () => process.exit(0)), answerMs + 200)
   })
 }
+
+/** The kernel connects, however busy its programs are. One second after a packet of it was lost, it sends that again. */
+const CONNECT_MS = 900
+/** A program without a processor answers late, and misses nothing. A lost datagram is never answered. */
+const ANSWER_MS = 2_000
 
 /**
  * Asks every target again and again, each time on a new connection. Resolves once each has answered a few times.
  * @param start starts a program with pipes to its standard input and output
- * @param waitMs for how long a request may take: later, it counts as missed
  * @returns a function that ends it and tells what each target's requests saw
  */
 export async function askSteadily(
   t: Test,
   start: (program: string, args: string[]) => ChildProcess,
   targets: readonly Asked[],
-  { waitMs = 400 }: { waitMs?: number } = {},
 ): Promise<() => Promise<Gaps[]>> {
-  const child = start(process.execPath, ['-e', `(${program})(${JSON.stringify(targets)}, ${waitMs})`])
+  const child = start(process.execPath, ['-e', `(${program})(${JSON.stringify(targets)}, ${CONNECT_MS}, ${ANSWER_MS})`])
   const { stdin, stdout } = child
   if (stdin === null || stdout === null) throw new Error('The asker has no pipes')
   t.teardown(() => child.kill('SIGKILL'))
