@@ -39,7 +39,7 @@ const STRIDE = 5
 const LIMIT_MS = 30_000
 
 t.test('a network worker that is killed at any step leaves nothing that the next one does not put right', async t => {
-  t.setTimeout(300_000)
+  t.setTimeout(1_100_000)
   const { fabric, instance, run, machine: namespace } = await createWorld(t)
   t.teardown(() => removeOtherRouters(fabric, []))
   const testDatabase = await createTestDatabase()

@@ -36,7 +36,7 @@ async function runCi(t: Test, runs: Runs): Promise<{ lines: string[]; status: nu
   cpSync(join(root, '.ci'), join(checkout, '.ci'), { recursive: true })
   writeFileSync(join(checkout, '.npmrc'), 'update-notifier=false\n')
   return new Promise(resolve =>
-    execFile('bash', ['.ci/run'], { cwd: checkout, timeout: 60_000 }, (error, stdout) =>
+    execFile('bash', ['.ci/run'], { cwd: checkout, timeout: 180_000 }, (error, stdout) =>
       resolve({ lines: stdout.trimEnd().split('\n'), status: error === null ? 0 : Number(error.code) }),
     ),
   )
