@@ -21,15 +21,17 @@ const otherThanVip = (source: string) =>
  * Corrections of acceptance tests that this version of the library's authors made later, or that the real services need
  * too: Octavia inserts headers on HTTP listeners only, and a key that Barbican's worker generates is not there at once.
  */
-const CORRECTED: Readonly<Record<string, (source: string) => string>> = {
-  '../../util.go': shortly,
-  '../tools/tools.go': shortly,
-  'loadbalancer/v2/loadbalancer.go': source => otherThanVip(source.replaceAll('ProtocolTCP', 'ProtocolHTTP')),
-  'keymanager/v1/keymanager.go': source =>
-    source.replaceAll(
-      '\torder, err = orders.Get(client, orderID).Extract()',
-      '\tif err := WaitForOrder(client, orderID); err != nil {\n\t\treturn nil, err\n\t}\n\n$&',
-    ),
+const CORRECTED: Readonly<Record<string, readonly ((source: string) => string)[]>> = {
+  '../../util.go': [shortly],
+  '../tools/tools.go': [shortly],
+  'loadbalancer/v2/loadbalancer.go': [source => source.replaceAll('ProtocolTCP', 'ProtocolHTTP'), otherThanVip],
+  'keymanager/v1/keymanager.go': [
+    source =>
+      source.replaceAll(
+        '\torder, err = orders.Get(client, orderID).Extract()',
+        '\tif err := WaitForOrder(client, orderID); err != nil {\n\t\treturn nil, err\n\t}\n\n$&',
+      ),
+  ],
 }
 
 /** The packages with acceptance tests of what Krater offers, and their tests of what it does not offer, by reason. */
@@ -130,11 +132,16 @@ function outcomeOf(test: string, output: string): string {
 
 /** Writes the corrected sources, and the file that tells the compiler of them. */
 function correct(directory: string): string {
-  const replace = Object.entries(CORRECTED).map(([name, correction], index) => {
+  const replace = Object.entries(CORRECTED).map(([name, corrections], index) => {
     const original = join(SOURCES, name)
-    const source = readFileSync(original, 'utf8')
-    const corrected = correction(source)
-    if (corrected === source) throw new Error(`${name} needs no correction any more`)
+    const corrected = corrections.reduce(
+      (source, correction) => {
+        const better = correction(source)
+        if (better === source) throw new Error(`${name} does not need all of its corrections any more`)
+        return better
+      },
+      readFileSync(original, 'utf8'),
+    )
     const copy = join(directory, `corrected-${index}.go`)
     writeFileSync(copy, corrected)
     return [original, copy]

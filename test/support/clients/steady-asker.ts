@@ -41,10 +41,16 @@ function program(targets: Asked[], connectMs: number, answerMs: number): void {
     const socket = net.connect({ host, port })
     let stage = 'connecting'
     let end = 'closed'
-    socket.setTimeout(connectMs, () => {
-      end = 'no answer'
-      setImmediate(() => socket.destroy())
+    // Likewise. A connection that stands by then is asked.
+    socket.on('timeout', () => {
+      const late = stage
+      setImmediate(() => {
+        if (stage !== late) return
+        end = 'no answer'
+        socket.destroy()
+      })
     })
+    socket.setTimeout(connectMs)
     let answered = false
     socket.on('connect', () => {
       stage = 'asking'
