@@ -1,12 +1,8 @@
-/**
- * Repeats a check until its result is neither null, undefined nor false. The limit ends a test that hangs; a busy
- * machine stays far below it.
- * @throws Error after the limit
- */
+/** Repeats a check until its result is neither null, undefined nor false. @throws Error after the limit */
 export async function eventually<T>(
   what: string,
   ask: () => Promise<T | null | undefined | false> | T | null | undefined | false,
-  limitMs = 60_000,
+  limitMs = 10_000,
 ): Promise<T> {
   const until = performance.now() + limitMs
   for (;;) {

@@ -12,13 +12,17 @@ import { Uplinks } from '../../../controller/network/local/uplinks/uplinks.js'
 import { startNetworkWorker } from '../../../controller/network/local/worker/worker.js'
 import type { PhysicalNetworks } from '../../../controller/network/physical-networks.js'
 import { createTestDatabase } from '../../support/database/database.js'
-import { eventually } from '../../support/eventually.js'
+import { eventually as eventuallyWithin } from '../../support/eventually.js'
 import { createWorld, giveAddresses } from '../../support/worlds/fabric-world.js'
 import { inhabit } from '../../support/worlds/inhabitant.js'
 import { createLan, hostState } from '../../support/worlds/lan.js'
 import { networkRows, type PortRow } from '../../support/worlds/network-rows.js'
 
 const silent = pino({ level: 'silent' })
+
+/** A limit for what hangs: on a busy machine, a round of the worker alone takes seconds. */
+const LIMIT_MS = 60_000
+const eventually: typeof eventuallyWithin = (what, ask) => eventuallyWithin(what, ask, LIMIT_MS)
 
 /** The network worker over tables and a fabric of its own, with an external network and a machine there. */
 async function createWorkedWorld(t: Test) {
