@@ -3,7 +3,6 @@ import { createHash } from 'node:crypto'
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { setTimeout as delay } from 'node:timers/promises'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { ask } from '../../controller/cli/commands/demo/traffic.js'
@@ -13,7 +12,7 @@ import { agentTarget } from '../../controller/provider/amphora/agent/agent.js'
 import { SshAgentConnections } from '../../controller/provider/amphora/agent/connection.js'
 import { upgradeAgent } from '../../controller/provider/amphora/agent/upgrade.js'
 import { startLastingClients } from '../support/clients/lasting-clients.js'
-import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
+import { killIfThere, processesInside, startRequests } from '../support/faults/crash-amphora.js'
 import { balancersOf } from '../support/faults/crash-balancer.js'
 import { openDatabases } from '../support/faults/crash-inventory.js'
 import { type BothBalancer, createBothFamilies } from '../support/inputs/both-families.js'
@@ -132,40 +131,12 @@ async function createScene(t: Test, krater: Krater) {
   }
 }
 
-/** Two clients that send one request after another. */
-function startClients(url: string) {
-  const faults: string[] = []
-  let answered = 0
-  let longestMs = 0
-  let running = true
-  const client = async () => {
-    let answeredAt = performance.now()
-    while (running) {
-      const reply = await ask(url)
-      if (reply?.status !== 200) {
-        faults.push(reply === null ? 'no answer' : `status ${reply.status}`)
-        await delay(20)
-        continue
-      }
-      answered += 1
-      longestMs = Math.max(longestMs, Math.round(performance.now() - answeredAt))
-      answeredAt = performance.now()
-      await delay(20)
-    }
-  }
-  const clients = Promise.all([client(), client()])
+/** Two clients. The kernel establishes connections for a busy machine, before TCP would send a lost packet again. */
+const startClients = (url: string) => {
+  const load = startRequests(url, { connectMs: 900, silentMs: BOUND_MS, restMs: 20 })
   // A test that fails before it stops them would never end.
-  t.teardown(() => {
-    running = false
-  })
-  return {
-    answered: () => answered,
-    stop: async () => {
-      running = false
-      await clients
-      return { faults, longestMs, requests: answered + faults.length }
-    },
-  }
+  t.teardown(load.stop)
+  return load
 }
 
 type Scene = Awaited<ReturnType<typeof createScene>>
