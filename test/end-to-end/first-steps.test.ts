@@ -6,6 +6,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import t, { type Test } from 'tap'
 import { normaliseAddress } from '../../controller/network/addresses.js'
+import { installOpenstack } from '../support/clients/openstack-command.js'
 import { startIn } from '../support/clients/steady-asker.js'
 import { recipesOf } from '../support/inputs/recipes.js'
 import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
@@ -18,11 +19,16 @@ const DONE = '@@ done'
 /** No recipe takes as long, unless one of its commands never ends. */
 const RECIPE_MS = 150_000
 
+const binariesOf = (home: string): string => join(home, 'bin')
+
 /** One shell for all recipes, in the checkout, as a reader has it. It ends with the test. */
 function openShell(t: Test, krater: Krater, home: string) {
   const child = spawn('bash', ['-eu', '-o', 'pipefail'], {
     cwd: root,
-    env: { ...krater.environment, HOME: home, npm_config_update_notifier: 'false' },
+    env: {
+      ...krater.environment,
+      ...{ HOME: home, npm_config_update_notifier: 'false', PATH: `${binariesOf(home)}:${process.env.PATH}` },
+    },
     stdio: ['pipe', 'pipe', 'pipe'],
     detached: true,
   })
@@ -114,6 +120,8 @@ t.test('a reader who follows the first steps meets no error', async t => {
   const home = mkdtempSync(join(tmpdir(), 'home-'))
   t.teardown(() => rmSync(home, { recursive: true, force: true }))
   const page = readFileSync(join(root, 'docs/first-steps.md'), 'utf8')
+  mkdirSync(binariesOf(home))
+  await installOpenstack(t, binariesOf(home))
   const shell = openShell(t, krater, home)
   await shell.run(containerOf(join(home, 'container')))
   await shell.run(await farMachineOf(t, lan))

@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process'
 import { promisify } from 'node:util'
 import t from 'tap'
+import { openstackSession } from '../support/clients/openstack-session.js'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
 import { createMember } from '../support/services/members.js'
 import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
@@ -16,8 +17,10 @@ t.test('a floating IP leads to a pair of amphorae on a private network', async t
   const started = await krater.command('up', '--detach', '--yes')
   t.equal(started.status, 0, started.stderr)
   t.match(await krater.command('doctor'), { stdout: /outside +ok +load balancers reach what this machine reaches/ })
-  const cli = (line: string) => krater.openstack(line.split(' '))
-  const shown = (line: string) => cli(`${line} -f json`) as Promise<Record<string, string>>
+  const tenant = openstackSession(t, krater, 'krater')
+  const operator = openstackSession(t, krater, 'krater-admin')
+  const cli = tenant.done
+  const shown = tenant.show as (line: string) => Promise<Record<string, string>>
   const member = await createMember(t, krater, 'one')
   const outside = async (...words: string[]) => krater.command('network', 'exec', 'outside', ...words)
   const curl = async (address: string) => (await outside('curl', '-s', '-m', '3', `http://${address}/`)).stdout
@@ -65,7 +68,7 @@ t.test('a floating IP leads to a pair of amphorae on a private network', async t
       (await krater.command('network', 'exec', 'machine', 'curl', '-s', '-m', '3', `http://${vip}/`)).stdout
     t.equal(await fromNeighbour(), 'one', 'without groups, everybody')
     const group = await shown('security group create door')
-    for (const { ID } of (await cli(`security group rule list ${group.id} -f json`)) as { ID: string }[]) {
+    for (const { ID } of await tenant.list(`security group rule list ${group.id}`)) {
       await cli(`security group rule delete ${ID}`)
     }
     await filter([group.id])
@@ -82,11 +85,8 @@ t.test('a floating IP leads to a pair of amphorae on a private network', async t
 
     await t.rejects(cli('security group delete door'), /Security Group .* in use/)
     await t.rejects(cli('loadbalancer listener set --allowed-cidr 192.0.2.0/24 http'), /has vip_sg_ids/)
-    const { id: foreign } = (await krater.openstack(
-      ['security', 'group', 'create', 'theirs', '-f', 'json'],
-      'krater-admin',
-    )) as { id: string }
-    await t.rejects(filter([foreign]), { status: 400, message: /Security Group .* not found/ })
+    const { id: foreign } = await operator.show('security group create theirs')
+    await t.rejects(filter([String(foreign)]), { status: 400, message: /Security Group .* not found/ })
   })
 
   await t.test('through the loss of the amphora that serves', async t => {

@@ -18,6 +18,8 @@ export type CommandOption = { options: string[]; choices: string[] }
 /** One user's `openstack`, started once. Lines are split at blanks; text between single quotes is one word. */
 export type OpenstackSession = {
   run: (line: string) => Promise<Answer>
+  /** The same for words that are split already. */
+  call: (argv: string[]) => Promise<Answer>
   /** A command that shows one object. @throws Error with its output when it fails, as the next two do */
   show: (line: string) => Promise<Shown>
   list: (line: string) => Promise<Shown[]>
@@ -90,6 +92,7 @@ export function openstackSessionIn(t: Test, env: NodeJS.ProcessEnv): OpenstackSe
 
   return {
     run: line => execute(words(line)),
+    call: execute,
     show: async line => (await shown(line)) as Shown,
     list: async line => (await shown(line)) as Shown[],
     done: async line => {
