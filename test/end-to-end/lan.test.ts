@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { type Asked, askSteadily, startIn } from '../support/clients/steady-asker.js'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
+import { createFlavor } from '../support/inputs/flavor.js'
 import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
 import { inhabit } from '../support/worlds/inhabitant.js'
 import { createKrater, until } from '../support/worlds/krater.js'
@@ -74,12 +75,7 @@ t.test('machines on a LAN use load balancers there through failovers, and never 
   const api = await krater.api()
   const call = (method: string, path: string, body?: object) =>
     api.request('load-balancer', method, `/v2/lbaas/${path}`, body)
-  const profile = (await admin.request('load-balancer', 'POST', '/v2/lbaas/flavorprofiles', {
-    flavorprofile: { name: 'p', provider_name: 'amphora', flavor_data: '{"loadbalancer_topology": "ACTIVE_STANDBY"}' },
-  })) as { flavorprofile: { id: string } }
-  const made = (await admin.request('load-balancer', 'POST', '/v2/lbaas/flavors', {
-    flavor: { name: 'pair', flavor_profile_id: profile.flavorprofile.id, enabled: true },
-  })) as { flavor: { id: string } }
+  const pairFlavorId = await createFlavor(admin, 'pair', { loadbalancer_topology: 'ACTIVE_STANDBY' })
   const listener = (protocol: string, port: number, memberPort: number, address: string) => ({
     name: `${protocol}-${port}`,
     protocol,
@@ -108,7 +104,7 @@ t.test('machines on a LAN use load balancers there through failovers, and never 
     return loadbalancer
   }
   const single = await create('single', {})
-  const pair = await create('pair', { flavor_id: made.flavor.id })
+  const pair = await create('pair', { flavor_id: pairFlavorId })
   const active = async ({ id }: Balancer) =>
     ((await call('GET', `loadbalancers/${id}`)) as { loadbalancer: Balancer }).loadbalancer.provisioning_status ===
     'ACTIVE'

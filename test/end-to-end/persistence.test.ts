@@ -1,10 +1,11 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { sendCommand } from '../../amphora-agent/haproxy/runtime/command.js'
 import { HAPROXY_SOCKET } from '../../amphora-agent/protocol/paths.js'
 import { createStickyClients, type StickyClient } from '../support/clients/sticky-clients.js'
 import { processesInside } from '../support/faults/crash-amphora.js'
+import { createFlavor } from '../support/inputs/flavor.js'
 import { createSites, type Site } from '../support/services/web-servers.js'
-import { type Krater, startKrater, until } from '../support/worlds/krater.js'
+import { startKrater, until } from '../support/worlds/krater.js'
 import { createTenantMachine } from '../support/worlds/tenant-machine.js'
 
 const CLIENTS = 5
@@ -14,20 +15,21 @@ const BY_SOURCE = ['source', 'source-2', 'source-3'] as const
 /** HAProxy's peer flags when it waits for no table, of its former worker or of its peers. */
 const RESYNC_FINISHED = 0x3
 
+type Topology = keyof typeof MAX_STRAYS
 type Shown = { id: string; vip_address: string; provisioning_status: string }
 
-async function createScene(t: Test, topology: string) {
-  const krater = await startKrater(t, { KRATER_LOAD_BALANCER_TOPOLOGY: topology, KRATER_LOG_LEVEL: 'debug' })
-  const [{ one, two, sick }, machine] = await Promise.all([
-    createSites(t, krater, ['one', 'two', 'sick']),
-    createTenantMachine(t, krater, 'clients'),
-  ])
-  const { legs } = await machine.standOn('clients', ['192.168.220.0/24'], CLIENTS)
-  const clients = createStickyClients(machine)
-  const [api, admin] = await Promise.all([krater.api(), krater.api('krater-admin')])
-  const call = (method: string, path: string, body?: unknown) =>
-    admin.request('load-balancer', method, `/v2.0/${path}`, body)
+const krater = await startKrater(t, { KRATER_LOG_LEVEL: 'debug' })
+const [{ one, two, sick }, machine] = await Promise.all([
+  createSites(t, krater, ['one', 'two', 'sick']),
+  createTenantMachine(t, krater, 'clients'),
+])
+const { legs } = await machine.standOn('clients', ['192.168.220.0/24'], CLIENTS)
+const clients = createStickyClients(machine)
+const [api, admin] = await Promise.all([krater.api(), krater.api('krater-admin')])
+const call = (method: string, path: string, body?: unknown) =>
+  admin.request('load-balancer', method, `/v2.0/${path}`, body)
 
+async function createScene(topology: Topology) {
   const membersOf = (sites: readonly Site[]) =>
     sites.map(({ name, address, port, subnetId }) => ({ name, address, protocol_port: port, subnet_id: subnetId }))
   const pool = (name: string, sites: readonly Site[]) => ({
@@ -55,8 +57,12 @@ async function createScene(t: Test, topology: string) {
     ...{ name, protocol: 'HTTP', protocol_port },
     default_pool: pools[name as keyof typeof pools],
   }))
+  const flavor_id = await createFlavor(admin, topology, { loadbalancer_topology: topology })
   const made = (await api.request('load-balancer', 'POST', '/v2.0/lbaas/loadbalancers', {
-    loadbalancer: { name: 'persistence', vip_subnet_id: legs[0]?.subnetId, listeners },
+    loadbalancer: {
+      ...{ name: 'persistence', vip_subnet_id: legs[0]?.subnetId, flavor_id },
+      listeners,
+    },
   })) as { loadbalancer: Shown }
   const { id, vip_address } = made.loadbalancer
   const show = async () => ((await call('GET', `lbaas/loadbalancers/${id}`)) as { loadbalancer: Shown }).loadbalancer
@@ -88,14 +94,14 @@ async function createScene(t: Test, topology: string) {
     const sessions = logins.map(({ body, cookie = '' }) => ({ url: url(PORTS.application), cookie, member: body }))
     return [...met, ...sessions, { url: url(PORTS.monitored), member: null }]
   }
-  return { krater, call, id, show, amphorae, clients, meet }
+  return { id, show, amphorae, meet }
 }
 
 /**
  * Whether HAProxy has stopped asking its peers, some seconds after its start. A reload before may lose its
  * stick tables.
  */
-async function isSettled(krater: Krater, amphoraId: string): Promise<boolean> {
+async function isSettled(amphoraId: string): Promise<boolean> {
   const inside = await processesInside(`krater-${krater.instance()}-${amphoraId}`)
   const pid = inside.find(({ isFirst }) => isFirst)?.pid ?? 0
   const peers = await sendCommand(`/proc/${pid}/root${HAPROXY_SOCKET}`, 'show peers')
@@ -113,11 +119,18 @@ const MAX_STRAYS = { SINGLE: 0, ACTIVE_STANDBY: 4 }
 
 for (const topology of ['SINGLE', 'ACTIVE_STANDBY'] as const) {
   t.test(`a planned failover keeps clients on their members, ${topology}`, async t => {
-    const { krater, call, id, show, amphorae, clients, meet } = await createScene(t, topology)
+    const { id, show, amphorae, meet } = await createScene(topology)
+    t.teardown(async () => {
+      await call('DELETE', `lbaas/loadbalancers/${id}?cascade=true`)
+      await until('it is gone', async () => {
+        const { loadbalancers } = (await call('GET', 'lbaas/loadbalancers')) as { loadbalancers: object[] }
+        return loadbalancers.length === 0
+      })
+    })
     const met = await meet()
     t.same([...new Set(met.flatMap(({ member }) => member ?? []))].sort(), ['one', 'two'], 'both members have clients')
     const old = await amphorae()
-    await Promise.all(old.map(({ id }) => until('the stick tables are settled', () => isSettled(krater, id))))
+    await Promise.all(old.map(({ id }) => until('the stick tables are settled', () => isSettled(id))))
     const asking = clients.begin(met, 'sick')
     await asking.another(2)
     const started = performance.now()
