@@ -3,7 +3,7 @@ import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { bundleTests } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
-import { buildAmphoraImage } from './machine-images.js'
+import { buildMachines } from './machine-images.js'
 import { prepare } from './prepare.js'
 import { Failure, runScript } from './progress.js'
 import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
@@ -22,9 +22,10 @@ await runScript(async () => {
   restorePolicy()
   const names = process.argv.slice(2)
   const isAsked = name => names.length === 0 || names.includes(name)
-  await prepare({ withTests: true, withMachine: isAsked(IN_MACHINE), withEmulator: isAsked(OF_MACHINES) })
-  if (isAsked(OF_MACHINES)) await buildAmphoraImage()
+  const image = isAsked(OF_MACHINES)
+  await prepare({ withTests: true, withMachine: isAsked(IN_MACHINE), withEmulator: image, withImages: image })
   const signal = interruption('the files of the benchmarks')
+  await buildMachines({ image }, signal)
   const directory = createRunDirectory()
   try {
     const [{ program }] = await bundleTests(

@@ -3,11 +3,12 @@ import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { ENROLMENT_PACKAGES, HOST_PACKAGES } from './debian-packages.js'
-import { failureOf, runLogged } from './progress.js'
+import { failureOf, runLogged, step } from './progress.js'
 
 /** Versions of Debian that tests enroll hosts of. */
 const SUITES = ['bookworm', 'trixie']
-const directory = join(dirname(dirname(fileURLToPath(import.meta.url))), 'node_modules/.cache/debian-hosts')
+const root = dirname(dirname(fileURLToPath(import.meta.url)))
+const directory = join(root, 'node_modules/.cache/debian-hosts')
 const EXCLUDED = ['/usr/share/doc/*', '/usr/share/locale/*', '/usr/share/man/*']
 /** Leaves what an enrolment installs in apt's cache: a host of the tests reaches no mirror. */
 const FETCH = `rm -f "$1"/var/cache/apt/archives/*.deb
@@ -36,15 +37,24 @@ export const missingHosts = () => hosts.filter(({ place }) => !existsSync(place)
 
 /**
  * Builds the root file system of a Debian host with systemd and sshd, which test/support/worlds/debian-host.ts starts, in
- * node_modules/.cache/debian-hosts/SUITE-KEY. Removes that of an earlier version of this script.
+ * node_modules/.cache/debian-hosts/SUITE-KEY. Removes that of an earlier version of this script. Logs to host-SUITE.log.
+ * @param signal stops it
+ * @throws Failure
  */
-export async function buildHost({ suite, place }, { logFile, report }) {
+export async function buildHost({ suite, place }, signal) {
+  const logFile = join(root, `host-${suite}.log`)
+  rmSync(logFile, { force: true })
   mkdirSync(directory, { recursive: true })
   for (const name of readdirSync(directory)) {
     if (name.startsWith(`${suite}-`)) rmSync(join(directory, name), { recursive: true, force: true })
   }
   const work = `${place}.new`
-  const result = await runLogged('mmdebstrap', wordsFor(suite, work), { logFile, report, seconds: 900 })
-  if (result.code !== 0) throw failureOf(`mmdebstrap ${suite}`, result, logFile)
-  renameSync(work, place)
+  // What mmdebstrap mounts is gone with it, even if it is stopped.
+  const words = ['--mount', 'mmdebstrap', ...wordsFor(suite, work)]
+  const build = async report => {
+    const result = await runLogged('unshare', words, { logFile, report, signal, seconds: 1800 })
+    if (result.code !== 0) throw failureOf(`mmdebstrap ${suite}`, result, logFile)
+    renameSync(work, place)
+  }
+  await step(`A host with Debian ${suite}`, build, signal)
 }

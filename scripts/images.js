@@ -1,4 +1,4 @@
-import { rmSync } from 'node:fs'
+import { mkdirSync, rmSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { packagesOutside } from './build.js'
@@ -9,7 +9,8 @@ import { interruption } from './sandbox.js'
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const cache = join(root, 'node_modules/.cache/images')
-const logFile = join(root, 'images.log')
+/** Each target has its own, as two may be built beside each other. */
+const LOGS = { amphora: 'images.log', lab: 'boxes.log' }
 
 await runScript(async () => {
   restorePolicy()
@@ -24,27 +25,30 @@ await runScript(async () => {
     process.stdout.write(settings.help)
     return
   }
-  await takeTurn(lockFile)
+  await takeTurn(settings.target, lockFile)
+  const logFile = join(root, LOGS[settings.target])
   rmSync(logFile, { force: true })
   const signal = interruption('the files of the build')
-  const places = { root, cache, tools: { step, say, run: runWith(signal) } }
+  const places = { root, cache, tools: { step, say, run: runWith(signal, logFile) } }
   const krater = { services: SERVICE_PACKAGES, packages: packagesOutside().external }
   const build = () =>
     settings.target === 'amphora' ? buildImages(settings, places) : buildLab(settings, places, krater)
   await orFail(build, explained)
 })
 
-/** Lets only one build at a time use this checkout, until this process ends. */
-async function takeTurn(lockFile) {
-  if ((await lockFile(cache, 0)) !== null) return
+/** Lets only one build of a target at a time use this checkout, until this process ends. */
+async function takeTurn(target, lockFile) {
+  const turn = join(cache, `turn-${target}`)
+  mkdirSync(turn, { recursive: true })
+  if ((await lockFile(turn, 0)) !== null) return
   say('Another build is at work; this one waits for it.')
-  if ((await lockFile(cache, 3600)) === null) throw new Failure('Another build has been at work for an hour.')
+  if ((await lockFile(turn, 3600)) === null) throw new Failure('Another build has been at work for an hour.')
 }
 
-/** The builder, bundled into the cache. */
+/** The builder, bundled for this process. */
 async function builder() {
   const { build } = await import('esbuild')
-  const outdir = join(cache, 'builder')
+  const outdir = join(cache, `builder.new-${process.pid}`)
   const sources = join(root, 'images/builder')
   const entryPoints = {
     arguments: join(sources, 'arguments.ts'),
@@ -62,7 +66,9 @@ async function builder() {
   }
   await build({ entryPoints, outdir, ...options })
   const load = name => import(pathToFileURL(join(outdir, `${name}.mjs`)).href)
-  return Object.assign({}, ...(await Promise.all(Object.keys(entryPoints).map(load))))
+  const modules = await Promise.all(Object.keys(entryPoints).map(load))
+  rmSync(outdir, { recursive: true })
+  return Object.assign({}, ...modules)
 }
 
 async function orFail(work, explained) {
@@ -73,7 +79,7 @@ async function orFail(work, explained) {
   }
 }
 
-function runWith(signal) {
+function runWith(signal, logFile) {
   return async (program, args, { seconds = 600, ...options } = {}) => {
     if (signal.aborted) throw new Failure('Interrupted.')
     const result = await runLogged(program, args, { logFile, seconds, signal, ...options })

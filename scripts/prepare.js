@@ -2,7 +2,6 @@ import { existsSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, isBuilt } from './build.js'
-import { buildHost, missingHosts } from './debian-hosts.js'
 import { fetchKernel, hasKernel } from './debian-kernel.js'
 import {
   CLUSTER_PACKAGES,
@@ -28,8 +27,7 @@ const logFile = join(root, 'prepare.log')
  * @param withMachine also installs what a virtual machine needs, and fetches its kernel
  * @param withEmulator also installs what a virtual machine with a kernel of its own needs
  * @param withLibvirt also installs libvirt, and what a virtual machine needs
- * @param withHosts also builds the root file systems of hosts that tests enroll
- * @param withImages also installs what builds images
+ * @param withImages also installs what builds images, and the hosts that tests enroll
  * @param withCluster also installs a replicated PostgreSQL
  * @param withSuites also installs the suites of other projects
  */
@@ -38,7 +36,6 @@ export async function prepare({
   withMachine = false,
   withEmulator = false,
   withLibvirt = false,
-  withHosts = false,
   withImages = false,
   withCluster = false,
   withSuites = false,
@@ -49,7 +46,7 @@ export async function prepare({
     ...(withTests ? [...TEST_PACKAGES, ...LAB_PACKAGES] : []),
     ...(withMachine || withEmulator || withLibvirt ? MACHINE_PACKAGES : []),
     ...(withLibvirt ? LIBVIRT_PACKAGES : []),
-    ...(withImages || withHosts ? IMAGE_PACKAGES : []),
+    ...(withImages ? IMAGE_PACKAGES : []),
     ...(withCluster ? CLUSTER_PACKAGES : []),
     ...(withSuites ? SUITE_PACKAGES : []),
   ]
@@ -61,9 +58,6 @@ export async function prepare({
   }
   if (!fresh) await step('npm packages', report => installNodeModules(withTests, report))
   if (withMachine && !hasKernel()) await step('Debian’s kernel', report => fetchKernel({ logFile, report }))
-  for (const host of withHosts ? missingHosts() : []) {
-    await step(`A host with Debian ${host.suite}`, report => buildHost(host, { logFile, report }))
-  }
   if (!isBuilt()) await step('Build', build)
 }
 

@@ -10,42 +10,76 @@ export class Failure extends Error {}
 
 const elapsed = () => `${((Date.now() - started) / 1000).toFixed(1).padStart(6)} s`
 
+/** What the steps that run now show, and how many lines of it are on the terminal. */
+const running = new Set()
+let drawn = 0
+
+/** Draws the running steps at the end of the terminal, one line each, below the lines that stay. */
+function draw(lines = '') {
+  const width = (process.stdout.columns || 80) - 1
+  const steps = [...running].map(show => `${elapsed()}  ${show().slice(0, width - elapsed().length - 2)}\n`)
+  const up = drawn > 0 ? `\x1b[${drawn}A\x1b[J` : ''
+  process.stdout.write(`${up}${lines}${steps.join('')}`)
+  drawn = steps.length
+}
+
 /** Prints a line of progress with the time since the start. */
 export function say(text) {
-  process.stdout.write(`${elapsed()}  ${text}\n`)
+  const line = `${elapsed()}  ${text}\n`
+  if (terminal) draw(line)
+  else process.stdout.write(line)
 }
 
 /**
  * Shows `text` while `work` runs: on a terminal, one line with a running time; elsewhere, a line every 15 s.
- * Shows beside it what `work` reports through its argument.
+ * Shows beside it what `work` reports through its argument. Steps may run beside each other.
+ * @param signal if it has aborted when the work fails, the step counts as stopped
  */
-export async function step(text, work) {
+export async function step(text, work, signal) {
   const begun = Date.now()
   let detail = ''
   const seconds = () => `${Math.round((Date.now() - begun) / 1000)} s`
-  if (!terminal) say(`${text} ...`)
-  const draw = () => {
-    const line = `${elapsed()}  ${text} ... ${seconds()}  ${detail}`
-    process.stdout.write(`\r\x1b[2K${line.slice(0, (process.stdout.columns || 80) - 1)}`)
-  }
-  const timer = terminal
-    ? setInterval(draw, 200)
-    : setInterval(() => say(`${text} ... ${seconds()}  ${detail}`), 15_000)
+  const show = () => `${text} ... ${seconds()}  ${detail}`
+  if (terminal) running.add(show)
+  else say(`${text} ...`)
+  const timer = terminal ? setInterval(draw, 200) : setInterval(() => say(show()), 15_000)
   if (terminal) draw()
+  const end = how => {
+    clearInterval(timer)
+    running.delete(show)
+    say(`${text}: ${how} ${seconds()}`)
+  }
   try {
     const result = await work(line => {
       detail = line.replace(/[^\x20-\x7e]/g, ' ').trim()
     })
-    clearInterval(timer)
-    if (terminal) process.stdout.write('\r\x1b[2K')
-    say(`${text}: done in ${seconds()}`)
+    end('done in')
     return result
   } catch (error) {
-    clearInterval(timer)
-    if (terminal) process.stdout.write('\r\x1b[2K')
-    say(`${text}: failed after ${seconds()}`)
+    end(signal?.aborted ? 'stopped after' : 'failed after')
     throw error
   }
+}
+
+/**
+ * Runs works beside each other, each with a signal that stops it. The first failure stops the others.
+ * @param signal stops all of them
+ * @throws the first failure, once all have ended
+ */
+export async function beside(signal, works) {
+  const failures = []
+  const controller = new AbortController()
+  const either = AbortSignal.any([signal, controller.signal])
+  const run = async work => {
+    try {
+      await work(either)
+    } catch (error) {
+      failures.push(error)
+      controller.abort()
+    }
+  }
+  await Promise.all(works.map(run))
+  if (failures.length > 0) throw failures[0]
 }
 
 /** How long a program has to end by itself once it is told to. */
@@ -91,6 +125,7 @@ export function runLogged(
       stop()
     }, seconds * 1000)
     signal?.addEventListener('abort', stop)
+    if (signal?.aborted) stop()
     const settle = () => {
       for (const timer of [limit, killing]) clearTimeout(timer)
       signal?.removeEventListener('abort', stop)

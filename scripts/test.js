@@ -3,7 +3,7 @@ import { dirname, join, relative, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { bundleTests, testDirectories } from './bundle-tests.js'
 import { restorePolicy } from './debian-packages.js'
-import { buildAmphoraImage, buildLabBoxes } from './machine-images.js'
+import { buildMachines } from './machine-images.js'
 import { prepare } from './prepare.js'
 import { Failure, runScript, say } from './progress.js'
 import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
@@ -34,19 +34,19 @@ await runScript(async () => {
   const files = testFiles(process.argv.slice(2))
   const suites = files.some(isSuite)
   const boxes = files.some(bootsBoxes)
-  const boots = boxes || files.some(bootsImage)
+  const image = boxes || files.some(bootsImage)
+  const hosts = files.some(enrollsHosts)
   await prepare({
     withTests: true,
     withMachine: suites,
-    withEmulator: boots,
+    withEmulator: image,
     withLibvirt: files.some(startsLibvirt),
-    withHosts: files.some(enrollsHosts),
+    withImages: image || hosts,
     withSuites: suites,
     withCluster: files.some(isOfMachines),
   })
-  if (boots) await buildAmphoraImage()
-  if (boxes) await buildLabBoxes()
   const signal = interruption('the files of the tests')
+  await buildMachines({ hosts, image, boxes }, signal)
   const directory = createDirectory()
   try {
     const tests = await bundleTests(files, directory)

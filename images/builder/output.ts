@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
+import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, statSync } from 'node:fs'
 import { basename, dirname, join } from 'node:path'
 import { readBuildManifest } from '../../controller/compute/images/manifest.js'
 import { UsageError } from './arguments.js'
@@ -31,9 +31,10 @@ export function sweepStaged(directory: string, of?: string): void {
 export function prepareOutput(out: string, names: readonly string[]): void {
   const found = statSync(out, { throwIfNoEntry: false })
   if (found === undefined) {
+    // Whatever the umask of the caller. A new parent folder, which may hold other results, must be readable too.
+    const umask = process.umask(0o022)
     mkdirSync(out, { recursive: true })
-    // Whatever the umask.
-    chmodSync(out, 0o755)
+    process.umask(umask)
   } else if (!found.isDirectory()) {
     throw new UsageError(`${out} is no directory. Choose another one with --out.`)
   } else if (found.dev !== statSync(dirname(out)).dev) {
