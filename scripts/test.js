@@ -11,9 +11,10 @@ import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const record = join(root, 'test.log')
 /** The longest tests start first, so that none of them runs alone at the end. */
-const LONG = ['end-to-end/crash', 'end-to-end/failover', 'unit/provider/plan-failover'].map(
-  name => `test/${name}.test.ts`,
-)
+const LONG = [
+  ...['end-to-end/crash', 'end-to-end/failover', 'unit/provider/plan-failover'],
+  ...['api-tls', 'octavia-tempest', 'openstacksdk-functional', 'rotations', 'tls-crash'].map(name => `suites/${name}`),
+].map(name => `test/${name}.test.ts`)
 /** The suites of other projects need packages of their own and much time: they run only when they are named. */
 const isSuite = file => file.startsWith('test/suites/')
 /** So do the tests of several machines. */
