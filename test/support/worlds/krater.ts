@@ -12,6 +12,7 @@ import { instanceId } from '../../../controller/cli/state-directory/instance.js'
 import { type ProcessName, runningProcesses } from '../../../controller/cli/state-directory/run-record.js'
 import { findProcesses, type ProcessIdentity } from '../../../controller/process/process-identity.js'
 import { testDirectory } from '../database/database.js'
+import { restAfter } from '../eventually.js'
 import { ownPorts } from '../ports.js'
 
 const run = promisify(execFile)
@@ -157,14 +158,18 @@ export const apiUrls = (environment: NodeJS.ProcessEnv): Record<string, string> 
   )
 
 /**
- * Waits, checking a few times each second. The limit ends a test that hangs; a busy machine stays far below it.
+ * Waits, checking a few times each second, less often when a check is slow. The limit ends a test that hangs; a busy
+ * machine stays far below it.
  * @throws Error that names what did not become true in time
  */
 export async function until(what: string, test: () => boolean | Promise<boolean>, seconds = 180): Promise<void> {
   const end = performance.now() + seconds * 1000
-  while (!(await test())) {
-    if (performance.now() > end) throw new Error(`Not within ${seconds} s: ${what}`)
-    await delay(150)
+  for (;;) {
+    const begun = performance.now()
+    if (await test()) return
+    const now = performance.now()
+    if (now > end) throw new Error(`Not within ${seconds} s: ${what}`)
+    await delay(restAfter(now - begun, 150))
   }
 }
 

@@ -2,7 +2,6 @@ import { randomBytes, randomInt, randomUUID } from 'node:crypto'
 import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { setTimeout as wait } from 'node:timers/promises'
 import { pino } from 'pino'
 import ssh2, { type Client } from 'ssh2'
 import { AGENT_SOCKET } from '../../../amphora-agent/protocol/messages.js'
@@ -17,6 +16,7 @@ import { NamespaceDriver, type NamespaceDriverOptions } from '../../../controlle
 import { channelAccessOf } from '../../../controller/key-channel/keys.js'
 import type { Port } from '../../../controller/network/driver.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
+import { eventually as eventuallyWithin } from '../eventually.js'
 import { PLACEMENT } from '../inputs/placement.js'
 import { newSshKeyPair } from '../inputs/ssh-keys.js'
 import { ip } from './ip.js'
@@ -207,14 +207,5 @@ export const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim().split(' ').filter(Boolean).map(Number)
 
 /** Checks repeatedly until there is a result. @throws Error that names it after `limitMs` */
-export async function eventually<T>(
-  what: string,
-  look: () => T | null | Promise<T | null>,
-  limitMs = 8_000,
-): Promise<T> {
-  for (const until = performance.now() + limitMs; performance.now() < until; await wait(20)) {
-    const found = await look()
-    if (found !== null && found !== false) return found
-  }
-  throw new Error(`Not within ${limitMs} ms: ${what}`)
-}
+export const eventually = <T>(what: string, look: () => T | null | Promise<T | null>, limitMs = 8_000): Promise<T> =>
+  eventuallyWithin<T>(what, look, limitMs, 20)
