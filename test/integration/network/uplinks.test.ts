@@ -190,22 +190,29 @@ t.test('machines, the host and the LAN reach each other, and the host stays as i
 
   await t.test('bulk transfers need no repeated segment and have no wrong checksum', async t => {
     const size = 30_000_000
-    const server = `require('net').createServer(s => s.on('error', () => {}).end(Buffer.alloc(${size}))).listen(5001, '::', () => console.log('ready'))`
-    const client = `let n = 0; require('net').connect(5001, process.argv[1]).on('data', d => (n += d.length)).on('end', () => console.log(n))`
-    for (const [at, host] of [
-      [null, 1],
-      [one, 11],
-      [early.namespace, 100],
-    ] as const) {
+    const server = `const bytes = Buffer.alloc(${size}); require('net').createServer(s => s.on('error', () => {}).end(bytes)).listen(5001, '::', () => console.log('ready'))`
+    // One after the other; a line for each.
+    const client = `const next = ([host, ...others]) => {
+        let n = 0
+        const ended = () => { console.log(host, n); next(others) }
+        if (host) require('net').connect(5001, host).on('data', d => (n += d.length)).on('end', ended)
+      }
+      next(process.argv.slice(1))`
+    const places = [null, one, early.namespace]
+    const addressesAt = (at: string | null) => all.slice(2 * everybody.indexOf(at)).slice(0, 2)
+    for (const at of places) {
       const [program, args] = inNamespace(at, process.execPath, '-e', server)
       const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'inherit'] })
       t.teardown(() => child.kill('SIGKILL'))
       await once(child.stdout, 'data')
-      for (const from of everybody.filter(other => other !== at)) {
-        for (const address of [lan.address.v4(host), lan.address.v6(host)]) {
-          t.equal((await outputIn(from, process.execPath, '-e', client, address)).trim(), String(size), address)
-        }
-      }
+    }
+    for (const from of everybody) {
+      const addresses = places.filter(at => at !== from).flatMap(addressesAt)
+      const came = (await outputIn(from, process.execPath, '-e', client, ...addresses)).trim().split('\n')
+      const whole = addresses.map(address => `${address} ${size}`)
+      t.same(came, whole, String(from))
+    }
+    for (const at of places) {
       const wrong = await outputIn(at, 'nstat', '-asz', 'TcpInCsumErrors', 'IpExtInCsumErrors')
       t.notMatch(wrong, /Errors\s+[1-9]/)
     }
@@ -292,6 +299,7 @@ t.test('machines, the host and the LAN reach each other, and the host stays as i
   })
 
   await t.test('whatever is removed or changed is repaired', async t => {
+    const port = `u${network.id.replaceAll('-', '').slice(0, 11)}`
     const breaks: [string, () => Promise<unknown>][] = [
       ['nothing', async () => undefined],
       ['the table', () => outputIn(null, 'nft', 'delete', 'table', 'netdev', table)],
@@ -302,19 +310,7 @@ t.test('machines, the host and the LAN reach each other, and the host stays as i
       ['promiscuity', () => ip(['link', 'set', 'dev', lan.interfaceName, 'promisc', 'off'])],
       ['the host end', () => ip(['link', 'delete', 'dev', hostEnd])],
       ['the host end is down', () => ip(['link', 'set', 'dev', hostEnd, 'down'])],
-      [
-        'the bridge',
-        () =>
-          ip([
-            '-n',
-            fabric.namespace,
-            'link',
-            'set',
-            'dev',
-            `u${network.id.replaceAll('-', '').slice(0, 11)}`,
-            'nomaster',
-          ]),
-      ],
+      ['the bridge', () => ip(['-n', fabric.namespace, 'link', 'set', 'dev', port, 'nomaster'])],
     ]
     for (const [what, work] of breaks) {
       await work()
