@@ -9,6 +9,7 @@ import type { ShellOptions } from 'ssh2'
 import t from 'tap'
 import { NamespaceDriver } from '../../../controller/compute/namespace/driver.js'
 import { SshAgentConnections } from '../../../controller/provider/amphora/agent/connection.js'
+import { commandOf } from '../../support/processes.js'
 import { ip } from '../../support/worlds/ip.js'
 import { SHARES } from '../../support/worlds/machine-shares.js'
 import {
@@ -291,7 +292,7 @@ t.test('a machine', async t => {
 
   t.test('has a process 1 that restarts an sshd or agent that hangs or whose socket is missing', async t => {
     const limit = 30_000
-    const isSshd = (pid: number) => readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('sshd')
+    const isSshd = (pid: number) => commandOf(pid).includes('sshd')
     const sshds = () => childrenOf(lab.firstProcessOf(amphoraId)).filter(isSshd)
     const [sshd] = sshds()
     process.kill(sshd!, 'SIGSTOP')
@@ -321,7 +322,7 @@ t.test('a machine', async t => {
   })
 
   t.test('never mistakes a tenant’s listener on port 22 for sshd', async t => {
-    const listens = (pid: number) => /sshd.-D/s.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8'))
+    const listens = (pid: number) => /sshd.-D/s.test(commandOf(pid))
     const sshds = () => childrenOf(lab.firstProcessOf(amphoraId)).filter(listens)
     const before = sshds()
     t.equal(before.length, 1)

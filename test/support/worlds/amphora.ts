@@ -15,6 +15,7 @@ import type { Beat, Report } from '../../../amphora-agent/protocol/heartbeat.js'
 import type { AgentError, Answer, ApplyResult, ResultOf } from '../../../amphora-agent/protocol/messages.js'
 import { seccompLauncher } from '../../../amphora-agent/seccomp/launcher.js'
 import { MACHINE_RULES } from '../../../amphora-agent/seccomp/rules.js'
+import { commandOf } from '../processes.js'
 
 export const HEARTBEAT_PORT = 5555
 
@@ -267,13 +268,5 @@ function childrenOf(pid: number): number[] {
 }
 
 function agentPids(initPid: number): number[] {
-  return childrenOf(initPid).filter(pid => commandLineOf(pid).includes('agent.cjs'))
-}
-
-function commandLineOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8')
-  } catch {
-    return ''
-  }
+  return childrenOf(initPid).filter(pid => commandOf(pid).includes('agent.cjs'))
 }

@@ -1,4 +1,5 @@
-import { existsSync, readdirSync, readFileSync } from 'node:fs'
+import { existsSync, readdirSync } from 'node:fs'
+import { commandOf } from '../processes.js'
 import { ip } from './ip.js'
 
 /** Something of a virtual machine that a look at its host shows. */
@@ -31,11 +32,3 @@ export const tapsIn = (namespace: string): string[] =>
 /** @returns ids of the processes with this text in their command line */
 export const processesOf = (text: string): string[] =>
   readdirSync('/proc').filter(pid => /^\d+$/.test(pid) && commandOf(pid).includes(text))
-
-function commandOf(pid: string): string {
-  try {
-    return readFileSync(`/proc/${pid}/cmdline`, 'utf8')
-  } catch {
-    return ''
-  }
-}
