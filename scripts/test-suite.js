@@ -6,15 +6,15 @@ import { testDirectories } from './bundle-tests.js'
 
 /**
  * Runs test programs in parallel in the sandbox, each in its own process, and prints their output. They share a
- * PostgreSQL in KRATER_TEST_DIRECTORY. Anything they leave in the sandbox or below TMPDIR is a failure.
+ * PostgreSQL in KRATER_TEST_DIRECTORY. Anything they leave in the sandbox or below TMPDIR is a failure. Programs that
+ * have not started by KRATER_TEST_DEADLINE (in seconds since 1970) are skipped.
  * Arguments: pairs of a file's name and its program.
  */
 
-/** More than the two cores of a small machine, because many tests wait: for leases, restarts, health checks. */
-const JOBS = 3
 const LIMIT_SECONDS = Number(process.env.KRATER_TEST_LIMIT ?? 1200)
 /** Processes that were told to end may need a moment. */
 const GRACE_MS = 3_000
+const DEADLINE_MS = Number(process.env.KRATER_TEST_DEADLINE ?? Infinity) * 1000
 
 const { KRATER_TEST_DIRECTORY: directory, TMPDIR: temporary } = process.env
 const { startCluster } = await import('../dist/private-cluster.js')
@@ -25,19 +25,22 @@ const cluster = await startCluster({
   settings: { max_connections: '400' },
 })
 
-t.jobs = JOBS
 // Each file has a time limit, the whole run has none.
 t.setTimeout(0)
 const env = { ...process.env, TAP_TIMEOUT: String(LIMIT_SECONDS) }
 const [, , ...words] = process.argv
 const programs = []
 for (let index = 0; index < words.length; index += 2) programs.push(words.slice(index, index + 2))
-const isWholeKrater = ([name]) => name.startsWith('test/end-to-end/')
-const endToEnd = programs.filter(isWholeKrater)
-const others = programs.filter(program => !isWholeKrater(program))
+const isOfMachines = ([name]) => name.startsWith('test/machines/')
+const usesEveryCore = ([name]) => /^test\/(end-to-end|long|machines)\//.test(name)
+const large = programs.filter(usesEveryCore)
+const others = programs.filter(program => !usesEveryCore(program))
 
+// More than the two cores of a small machine, because many tests wait: for leases, restarts, health checks. An emulated
+// machine does not wait.
+t.jobs = programs.some(isOfMachines) ? 2 : 3
 // A whole Krater can use every core, so two at once would exceed each other's time limits on a slow machine.
-await Promise.all([runEach(endToEnd, others), ...Array.from({ length: JOBS - 1 }, () => runEach(others, endToEnd))])
+await Promise.all([runEach(large, others), ...Array.from({ length: t.jobs - 1 }, () => runEach(others, large))])
 t.test('nothing is left behind', async t => {
   await cluster.stop()
   const left = () => inventory().filter(thing => !before.includes(thing))
@@ -50,6 +53,10 @@ t.test('nothing is left behind', async t => {
 async function runEach(first, second) {
   for (let next = first.shift() ?? second.shift(); next !== undefined; next = first.shift() ?? second.shift()) {
     const [name, program] = next
+    if (Date.now() > DEADLINE_MS) {
+      await t.test(name, { skip: 'no time is left' })
+      continue
+    }
     // Tap passes hooks to its children that serve only coverage and slow down every import.
     const node = ['-u', 'NODE_OPTIONS', process.execPath, '--enable-source-maps', program]
     await t.spawn('env', node, { name, buffered: true, timeout: LIMIT_SECONDS * 1000, env })

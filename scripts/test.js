@@ -11,16 +11,17 @@ import { createRunDirectory, interruption, runInSandbox } from './sandbox.js'
 const root = dirname(dirname(fileURLToPath(import.meta.url)))
 const record = join(root, 'test.log')
 /** The longest tests start first, so that none of them runs alone at the end. */
-const LONG = [
-  ...['end-to-end/crash', 'end-to-end/failover', 'unit/provider/plan-failover'],
+const LONGEST = [
+  ...['long/failover', 'long/crash', 'unit/provider/plan-failover'],
   ...['api-tls', 'octavia-tempest', 'openstacksdk-functional', 'rotations', 'tls-crash'].map(name => `suites/${name}`),
 ].map(name => `test/${name}.test.ts`)
-/** The suites of other projects need packages of their own and much time: they run only when they are named. */
+/** The suites of other projects need packages of their own. */
 const isSuite = file => file.startsWith('test/suites/')
-/** So do the tests of several machines. */
 const isOfMachines = file => file.startsWith('test/machines/')
+/** These run only when they are named. */
+const takesMinutes = file => isSuite(file) || isOfMachines(file) || file.startsWith('test/long/')
 /** Those that boot the image of an amphora. */
-const bootsImage = file => /^test\/(machines|end-to-end)\/(.*\/)?virtual-machine\./.test(file)
+const bootsImage = file => /^test\/(machines|long)\/(.*\/)?virtual-machine\./.test(file)
 /** That which boots the boxes of the lab, and the image. */
 const bootsBoxes = file => file === 'test/machines/boxes.test.ts'
 /** That which starts a libvirtd. */
@@ -32,7 +33,7 @@ const recordIn = directory => join(directory, 'test.log')
 
 await runScript(async () => {
   restorePolicy()
-  const files = testFiles(process.argv.slice(2))
+  const files = inTurn(testFiles(process.argv.slice(2)))
   const suites = files.some(isSuite)
   const boxes = files.some(bootsBoxes)
   const image = boxes || files.some(bootsImage)
@@ -100,15 +101,15 @@ async function findCanary(directory) {
 
 /**
  * The test files whose paths begin with one of the names (a file, a folder, or the beginning of a name), in the
- * order of the names; without names, all but the suites and those of machines.
+ * order of the names; without names, all but those that take minutes.
  * @throws Failure for a name that matches no file
  */
 function testFiles(named) {
   const all = readdirSync(join(root, 'test'), { recursive: true })
     .map(path => join('test', path))
     .filter(path => path.endsWith('.test.ts'))
-    .sort((a, b) => Number(LONG.includes(b)) - Number(LONG.includes(a)) || (a < b ? -1 : 1))
-  if (named.length === 0) return all.filter(file => !isSuite(file) && !isOfMachines(file))
+    .sort((a, b) => Number(LONGEST.includes(b)) - Number(LONGEST.includes(a)) || (a < b ? -1 : 1))
+  if (named.length === 0) return all.filter(file => !takesMinutes(file))
   const chosen = named.flatMap(name => {
     const path = relative(root, resolve(name))
     const found = all.filter(file => file.startsWith(path))
@@ -116,6 +117,17 @@ function testFiles(named) {
     return found
   })
   return [...new Set(chosen)]
+}
+
+/**
+ * With a time after which no file starts (KRATER_TEST_DEADLINE), each day begins with another file. Where a slow machine
+ * does not get to the end of the list, every file is thus run on most days.
+ */
+function inTurn(files) {
+  if (process.env.KRATER_TEST_DEADLINE === undefined) return files
+  const day = Math.floor(Date.now() / 86_400_000)
+  const first = (7 * day) % files.length
+  return [...files.slice(first), ...files.slice(0, first)]
 }
 
 /**

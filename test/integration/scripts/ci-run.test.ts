@@ -6,8 +6,8 @@ import t, { type Test } from 'tap'
 const root = join(import.meta.dirname, '../../..')
 
 /**
- * The output and exit status of `npm test`: for the run of all files, for that of machines and suites (by default, two
- * tests pass), and for each file that runs alone.
+ * The output and exit status of `npm test`: for the run of all files, for that of those that take minutes (by default,
+ * two tests pass), and for each file that runs alone.
  */
 type Runs = { all: Run; others?: Run; alone?: Record<string, Run> }
 type Run = { output: string; status: number }
@@ -19,22 +19,25 @@ const fails = (passed: number, failed: number, ...names: string[]): Run => ({
 })
 
 /** Runs `.ci/run` in a checkout whose tests end as specified. */
-async function runCi(t: Test, runs: Runs): Promise<{ lines: string[]; status: number }> {
+async function runCi(t: Test, runs: Runs, startWithin?: number): Promise<{ lines: string[]; status: number }> {
   const checkout = t.testdir({
     'package.json': JSON.stringify({ scripts: { test: 'node test.mjs' } }),
     'runs.json': JSON.stringify({ others: passes(2), ...runs }),
     'test.mjs': `
       import { readFileSync } from 'node:fs'
       const { all, others, alone } = JSON.parse(readFileSync('runs.json', 'utf8'))
-      const named = { '': all, 'test/machines test/suites': others, ...alone }
-      const { output, status } = named[process.argv.slice(2).join(' ')]
-      process.stdout.write(output)
+      const named = { '': all, 'test/long test/machines test/suites': others, ...alone }
+      const names = process.argv.slice(2)
+      const { output, status } = named[names.join(' ')]
+      const seconds = Number(process.env.KRATER_TEST_DEADLINE ?? Infinity) - Date.now() / 1000
+      process.stdout.write(\`\${names.length} names, \${Math.round(seconds / 60)} minutes\\n\${output}\`)
       process.exitCode = status`,
   })
   cpSync(join(root, '.ci'), join(checkout, '.ci'), { recursive: true })
   writeFileSync(join(checkout, '.npmrc'), 'update-notifier=false\n')
+  const env = { ...process.env, ...(startWithin !== undefined && { KRATER_CI_START_WITHIN: String(startWithin) }) }
   return new Promise(resolve =>
-    execFile('bash', ['.ci/run'], { cwd: checkout, timeout: 180_000 }, (error, stdout) =>
+    execFile('bash', ['.ci/run'], { cwd: checkout, timeout: 180_000, env }, (error, stdout) =>
       resolve({ lines: stdout.trimEnd().split('\n'), status: error === null ? 0 : Number(error.code) }),
     ),
   )
@@ -100,7 +103,29 @@ t.test('a suite that fails twice fails the run', async t => {
   t.same([lines.at(-1), status], ['13 passed, 1 failed', 1])
 })
 
-t.test('machines and suites without a test fail the run', async t => {
+t.test(
+  'files that take minutes start within 75 minutes; those of the run of all, and repeated ones, always',
+  async t => {
+    const C = 'test/suites/c.test.ts'
+    const { lines } = await runCi(t, {
+      all: fails(7, 1, A),
+      others: fails(6, 1, C),
+      alone: { [A]: passes(1), [C]: passes(1) },
+    })
+    t.same(
+      lines.filter(line => line.endsWith(' minutes')),
+      ['0 names, Infinity minutes', '1 names, Infinity minutes', '3 names, 75 minutes', '1 names, Infinity minutes'],
+    )
+  },
+)
+
+t.test('without time for files that take minutes, the run says so and passes', async t => {
+  const { lines, status } = await runCi(t, { all: passes(7) }, 0)
+  t.match(lines.at(-2), /^No time is left for test\/long test\/machines test\/suites: this took \d+ of 0 seconds\.$/)
+  t.same([lines.at(-1), status], ['7 passed, 0 failed', 0])
+})
+
+t.test('files that take minutes, without a test among them, fail the run', async t => {
   const { lines, status } = await runCi(t, { all: passes(7), others: { output: 'No test ran.\n', status: 1 } })
   t.same([lines.at(-1), status], ['7 passed, 0 failed', 1])
 })

@@ -55,11 +55,11 @@ function createCheckout(t: Test, tests: Readonly<Record<string, string>>) {
   for (const [name, words] of Object.entries(tests)) writeFileSync(join(checkout, 'test', name), words)
   const fixtures = join(checkout, '.tap/fixtures')
   return {
-    start: (test: string) => {
+    start: (test: string, settings: Readonly<Record<string, string>> = {}) => {
       const sleep = `9${randomInt(1e9)}`
       const child = spawn(process.execPath, [join(checkout, 'scripts/test.js'), `test/${test}`], {
         cwd: checkout,
-        env: { ...outsideOfTests(), TMPDIR: temporary, SLEEP: sleep, KRATER_LOG_LEVEL: 'trace' },
+        env: { ...outsideOfTests(), TMPDIR: temporary, SLEEP: sleep, KRATER_LOG_LEVEL: 'trace', ...settings },
         stdio: ['ignore', 'pipe', 'inherit'],
         detached: true,
       })
@@ -110,6 +110,14 @@ t.test('a run of the tests', async t => {
       t.match(said, thing)
     t.match(said, /nothing is left behind/)
     t.match(said, /\n3 passed, 6 failed\n$/)
+  })
+  t.test('skips what does not start in time, and names it', async t => {
+    const { child, output } = checkout.start('leaves.test.ts', { KRATER_TEST_DEADLINE: '1' })
+    t.equal(await ended(child), 0)
+    const said = await output
+    t.match(said, /ok {6}test\/leaves\.test\.ts # SKIP no time is left/)
+    t.match(said, /, 1 skip; the full log/)
+    t.match(said, /\n2 passed, 0 failed\n$/)
   })
   t.test('leaves no files, however it ends', async t => t.same(checkout.files(), []))
 })

@@ -1,3 +1,6 @@
+import { execFileSync } from 'node:child_process'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import t from 'tap'
 import { ip, runTool } from '../../../controller/network/local/ip-command.js'
 import { runInThread } from '../../../controller/network/local/tool-thread.js'
@@ -27,8 +30,12 @@ t.test('a program that exceeds its time limit is killed', async t => {
 })
 
 t.test('a program that outlives its kill holds nothing up', async t => {
-  const argv = ['sh', '-c', 'sleep 2.4 & exec sleep 600'] as const
-  t.same(await runInThread({ argv, input: '', timeoutMs: 50 }), { kind: 'stuck' })
+  const pipe = join(t.testdir({}), 'pipe')
+  execFileSync('mkfifo', [pipe])
+  // Another process reads the pipe, and holds the output open until something is in it.
+  const argv = ['sh', '-c', 'cat "$0" & exec sleep 600', pipe] as const
+  t.same(await runInThread({ argv, input: '', timeoutMs: 500 }), { kind: 'stuck' })
+  await writeFile(pipe, 'end')
 })
 
 t.test('a program starts while the main thread is busy', async t => {

@@ -5,17 +5,17 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { pino } from 'pino'
 import t from 'tap'
-import { namespacesNamed } from '../../../controller/network/local/namespace.js'
-import { removeOtherRouters, routerState } from '../../../controller/network/local/routers/apply.js'
-import { routerNamespaces } from '../../../controller/network/local/routers/router.js'
-import { filterState } from '../../../controller/network/local/security-groups/apply.js'
-import { startNetworkWorker } from '../../../controller/network/local/worker/worker.js'
-import { createTestDatabase } from '../../support/database/database.js'
-import { eventually } from '../../support/eventually.js'
-import { createWorld } from '../../support/worlds/fabric-world.js'
-import { networkRows } from '../../support/worlds/network-rows.js'
-import type { NetworkWorkerOrders } from '../../support/worlds/network-worker-process.js'
-import { bundle } from '../../support/worlds/programs.js'
+import { namespacesNamed } from '../../controller/network/local/namespace.js'
+import { removeOtherRouters, routerState } from '../../controller/network/local/routers/apply.js'
+import { routerNamespaces } from '../../controller/network/local/routers/router.js'
+import { filterState } from '../../controller/network/local/security-groups/apply.js'
+import { startNetworkWorker } from '../../controller/network/local/worker/worker.js'
+import { createTestDatabase } from '../support/database/database.js'
+import { eventually } from '../support/eventually.js'
+import { createWorld } from '../support/worlds/fabric-world.js'
+import { networkRows } from '../support/worlds/network-rows.js'
+import type { NetworkWorkerOrders } from '../support/worlds/network-worker-process.js'
+import { bundle } from '../support/worlds/programs.js'
 
 /** Each program of the network is a step. At the step whose turn it is, the process that begins it is killed. */
 const wrapper = (program: string) => `#!/bin/sh
@@ -51,7 +51,7 @@ t.test('a network worker that is killed at any step leaves nothing that the next
     writeFileSync(join(directory, program), wrapper(program))
     chmodSync(join(directory, program), 0o755)
   }
-  await bundle({ worker: join(import.meta.dirname, '../../support/worlds/network-worker-process.ts') }, directory)
+  await bundle({ worker: join(import.meta.dirname, '../support/worlds/network-worker-process.ts') }, directory)
 
   const rows = networkRows(testDatabase.of('network'))
   const external = await rows.subnet(await rows.network({ external: true }), '198.51.100.0/24', '198.51.100.1')

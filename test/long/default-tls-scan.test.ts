@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { configurationSchema } from '../../../controller/config/schema.js'
-import { listenerTlsDefaults } from '../../../controller/load-balancer/objects/listeners/tls-rules.js'
-import { aListener, aPool, uuid } from '../../golden/models.js'
-import { aLocalMember, serveOptions } from '../../support/clients/options-traffic.js'
-import { certificateOf, keepMaterial, root, runProgram } from '../../support/clients/tls-traffic.js'
-import { fileOf } from '../../support/inputs/x509.js'
-import { startTellingMember } from '../../support/services/telling-member.js'
+import { configurationSchema } from '../../controller/config/schema.js'
+import { listenerTlsDefaults } from '../../controller/load-balancer/objects/listeners/tls-rules.js'
+import { aListener, aPool, uuid } from '../golden/models.js'
+import { aLocalMember, serveOptions } from '../support/clients/options-traffic.js'
+import { certificateOf, keepMaterial, root, runProgram } from '../support/clients/tls-traffic.js'
+import { fileOf } from '../support/inputs/x509.js'
+import { startTellingMember } from '../support/services/telling-member.js'
 
 /** What sslscan and testssl.sh find on a listener with the options that it has by default. */
 
