@@ -165,8 +165,9 @@ async function amphora(shell: Shell, isSpare: boolean): Promise<string> {
   type Objects = { id: string; status: string; provisioning_status: string }[]
   let id: string | undefined
   await until(`an amphora ${isSpare ? 'waits' : 'serves'}`, async () => {
-    const { amphorae } = JSON.parse(await ask(shell, 'LOAD_BALANCER_URL', '/v2/octavia/amphorae'))
+    // In this order: an amphora of before may be replaced until its load balancer is ACTIVE.
     const { loadbalancers } = JSON.parse(await ask(shell, 'LOAD_BALANCER_URL', '/v2/lbaas/loadbalancers'))
+    const { amphorae } = JSON.parse(await ask(shell, 'LOAD_BALANCER_URL', '/v2/octavia/amphorae'))
     id = (amphorae as Objects).find(({ status }) => status === (isSpare ? 'READY' : 'ALLOCATED'))?.id
     return id !== undefined && (loadbalancers as Objects).every(one => one.provisioning_status === 'ACTIVE')
   })
