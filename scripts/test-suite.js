@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import { setTimeout as delay } from 'node:timers/promises'
 import t from 'tap'
 import { testDirectories } from './bundle-tests.js'
+import { inTurn } from './test-turns.js'
 
 /**
  * Runs test programs in parallel in the sandbox, each in its own process, and prints their output. They share a
@@ -14,7 +15,9 @@ import { testDirectories } from './bundle-tests.js'
 const LIMIT_SECONDS = Number(process.env.KRATER_TEST_LIMIT ?? 1200)
 /** Processes that were told to end may need a moment. */
 const GRACE_MS = 3_000
-const DEADLINE_MS = Number(process.env.KRATER_TEST_DEADLINE ?? Infinity) * 1000
+const DAY_MS = 86_400_000
+/** After it no program starts: milliseconds since 1970; null without one. */
+const deadline = Number(process.env.KRATER_TEST_DEADLINE ?? Number.NaN) * 1000 || null
 
 const { KRATER_TEST_DIRECTORY: directory, TMPDIR: temporary } = process.env
 const { startCluster } = await import('../dist/private-cluster.js')
@@ -33,13 +36,14 @@ const programs = []
 for (let index = 0; index < words.length; index += 2) programs.push(words.slice(index, index + 2))
 const isOfMachines = ([name]) => name.startsWith('test/machines/')
 const usesEveryCore = ([name]) => /^test\/(end-to-end|long|machines)\//.test(name)
-const large = programs.filter(usesEveryCore)
-const others = programs.filter(program => !usesEveryCore(program))
+const ordered = list => (deadline === null ? list : inTurn(list, Math.floor(Date.now() / DAY_MS)))
+const large = ordered(programs.filter(usesEveryCore))
+const others = ordered(programs.filter(program => !usesEveryCore(program)))
 
 // More than the two cores of a small machine, because many tests wait: for leases, restarts, health checks. An emulated
 // machine does not wait.
 t.jobs = programs.some(isOfMachines) ? 2 : 3
-// A whole Krater can use every core, so two at once would exceed each other's time limits on a slow machine.
+// Each of these can use every core, so two at once would exceed each other's time limits on a slow machine.
 await Promise.all([runEach(large, others), ...Array.from({ length: t.jobs - 1 }, () => runEach(others, large))])
 t.test('nothing is left behind', async t => {
   await cluster.stop()
@@ -53,7 +57,7 @@ t.test('nothing is left behind', async t => {
 async function runEach(first, second) {
   for (let next = first.shift() ?? second.shift(); next !== undefined; next = first.shift() ?? second.shift()) {
     const [name, program] = next
-    if (Date.now() > DEADLINE_MS) {
+    if (deadline !== null && Date.now() > deadline) {
       await t.test(name, { skip: 'no time is left' })
       continue
     }

@@ -33,7 +33,7 @@ const recordIn = directory => join(directory, 'test.log')
 
 await runScript(async () => {
   restorePolicy()
-  const files = inTurn(testFiles(process.argv.slice(2)))
+  const files = testFiles(process.argv.slice(2))
   const suites = files.some(isSuite)
   const boxes = files.some(bootsBoxes)
   const image = boxes || files.some(bootsImage)
@@ -117,17 +117,6 @@ function testFiles(named) {
     return found
   })
   return [...new Set(chosen)]
-}
-
-/**
- * With a time after which no file starts (KRATER_TEST_DEADLINE), each day begins with another file. Where a slow machine
- * does not get to the end of the list, every file is thus run on most days.
- */
-function inTurn(files) {
-  if (process.env.KRATER_TEST_DEADLINE === undefined) return files
-  const day = Math.floor(Date.now() / 86_400_000)
-  const first = (7 * day) % files.length
-  return [...files.slice(first), ...files.slice(0, first)]
 }
 
 /**

@@ -35,7 +35,8 @@ t.test('a program that outlives its kill holds nothing up', async t => {
   // Another process reads the pipe, and holds the output open until something is in it.
   const argv = ['sh', '-c', 'cat "$0" & exec sleep 600', pipe] as const
   t.same(await runInThread({ argv, input: '', timeoutMs: 500 }), { kind: 'stuck' })
-  await writeFile(pipe, 'end')
+  // This does not wait for a reader.
+  await writeFile(pipe, 'end', { flag: 'r+' })
 })
 
 t.test('a program starts while the main thread is busy', async t => {
