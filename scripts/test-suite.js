@@ -16,10 +16,10 @@ const LIMIT_SECONDS = Number(process.env.KRATER_TEST_LIMIT ?? 1200)
 /** Processes that were told to end may need a moment. */
 const GRACE_MS = 3_000
 const DAY_MS = 86_400_000
-/** After it no program starts: milliseconds since 1970; null without one. */
-const deadline = Number(process.env.KRATER_TEST_DEADLINE ?? Number.NaN) * 1000 || null
 
-const { KRATER_TEST_DIRECTORY: directory, TMPDIR: temporary } = process.env
+const { KRATER_TEST_DEADLINE, KRATER_TEST_DIRECTORY: directory, TMPDIR: temporary } = process.env
+/** After it no program starts: milliseconds since 1970; null without one. */
+const deadline = KRATER_TEST_DEADLINE ? Number(KRATER_TEST_DEADLINE) * 1000 : null
 const { startCluster } = await import('../dist/private-cluster.js')
 const before = inventory()
 const cluster = await startCluster({

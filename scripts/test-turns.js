@@ -1,10 +1,9 @@
-/** How much further each day begins in a list. As many files start in time on a slow machine. */
+/** How much further in a list each day begins. */
 const STEP = 3
 
 /**
- * The order for a day on which not all of a list may run: each day begins with another file, and within days all have had
- * their turn.
- * @param day counted from any day
+ * The order of a list on a day when only its beginning may run. Each day begins elsewhere, so that all have their turn.
+ * @param day number of the day, counted from any
  */
 export function inTurn(list, day) {
   const first = list.length === 0 ? 0 : (day * STEP) % list.length

@@ -18,8 +18,8 @@ const LONGEST = [
 /** The suites of other projects need packages of their own. */
 const isSuite = file => file.startsWith('test/suites/')
 const isOfMachines = file => file.startsWith('test/machines/')
-/** These run only when they are named. */
-const takesMinutes = file => isSuite(file) || isOfMachines(file) || file.startsWith('test/long/')
+/** Long tests run only when they are named. */
+const isLong = file => isSuite(file) || isOfMachines(file) || file.startsWith('test/long/')
 /** Those that boot the image of an amphora. */
 const bootsImage = file => /^test\/(machines|long)\/(.*\/)?virtual-machine\./.test(file)
 /** That which boots the boxes of the lab, and the image. */
@@ -101,7 +101,7 @@ async function findCanary(directory) {
 
 /**
  * The test files whose paths begin with one of the names (a file, a folder, or the beginning of a name), in the
- * order of the names; without names, all but those that take minutes.
+ * order of the names; without names, all but the long ones.
  * @throws Failure for a name that matches no file
  */
 function testFiles(named) {
@@ -109,7 +109,7 @@ function testFiles(named) {
     .map(path => join('test', path))
     .filter(path => path.endsWith('.test.ts'))
     .sort((a, b) => Number(LONGEST.includes(b)) - Number(LONGEST.includes(a)) || (a < b ? -1 : 1))
-  if (named.length === 0) return all.filter(file => !takesMinutes(file))
+  if (named.length === 0) return all.filter(file => !isLong(file))
   const chosen = named.flatMap(name => {
     const path = relative(root, resolve(name))
     const found = all.filter(file => file.startsWith(path))

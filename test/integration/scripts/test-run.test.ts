@@ -80,7 +80,8 @@ const ended = (child: ChildProcess) => once(child, 'exit').then(([code, signal])
 
 t.test('a run of the tests', async t => {
   const checkout = createCheckout(t, { 'leaves.test.ts': MAKES_THINGS, 'hangs.test.ts': MAKES_THINGS + HANGS })
-  const leaves = checkout.start('leaves.test.ts')
+  // What has time runs as without a deadline.
+  const leaves = checkout.start('leaves.test.ts', { KRATER_TEST_DEADLINE: String(Date.now() / 1000 + 3600) })
   const left = ended(leaves.child)
   const interrupted = [
     { signal: 'SIGTERM', status: 143, group: false, run: checkout.start('hangs.test.ts') },
