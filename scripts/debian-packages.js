@@ -16,6 +16,8 @@ export const SERVICE_PACKAGES = [
   'procps',
   'util-linux',
 ]
+/** An OVN of this host's own. */
+export const OVN_PACKAGES = ['ethtool', 'openvswitch-switch', 'ovn-central', 'ovn-host']
 /** Those of the benchmarks too: a test runs one. */
 export const TEST_PACKAGES = [
   'caddy',
@@ -88,6 +90,9 @@ const UNITS_OF = {
   nftables: ['nftables'],
   'libvirt-daemon-system': ['libvirtd', 'virtlogd', 'virtlockd', 'libvirt-guests'],
   'nginx-light': ['nginx'],
+  'openvswitch-switch': ['openvswitch-switch', 'ovs-record-hostname'],
+  'ovn-central': ['ovn-central'],
+  'ovn-host': ['ovn-host'],
   caddy: ['caddy'],
   knot: ['knot'],
   // It brings Erlang's port mapper.

@@ -1,4 +1,4 @@
-import { existsSync, rmSync, statSync } from 'node:fs'
+import { existsSync, readFileSync, rmSync, statSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath, pathToFileURL } from 'node:url'
 import { build, isBuilt } from './build.js'
@@ -11,6 +11,7 @@ import {
   LIBVIRT_PACKAGES,
   MACHINE_PACKAGES,
   missingPackages,
+  OVN_PACKAGES,
   restorePolicy,
   SERVICE_PACKAGES,
   SUITE_PACKAGES,
@@ -28,6 +29,7 @@ const logFile = join(root, 'prepare.log')
  * @param withEmulator also installs what a virtual machine with a kernel of its own needs
  * @param withLibvirt also installs libvirt, and what a virtual machine needs
  * @param withImages also installs what builds images, and the hosts that tests enroll
+ * @param withOvn also installs OVN
  * @param withCluster also installs a replicated PostgreSQL
  * @param withSuites also installs the suites of other projects
  */
@@ -37,6 +39,7 @@ export async function prepare({
   withEmulator = false,
   withLibvirt = false,
   withImages = false,
+  withOvn = false,
   withCluster = false,
   withSuites = false,
 } = {}) {
@@ -44,6 +47,7 @@ export async function prepare({
   const packages = [
     ...SERVICE_PACKAGES,
     ...(withTests ? [...TEST_PACKAGES, ...LAB_PACKAGES] : []),
+    ...(withTests || withOvn ? OVN_PACKAGES : []),
     ...(withMachine || withEmulator || withLibvirt ? MACHINE_PACKAGES : []),
     ...(withLibvirt ? LIBVIRT_PACKAGES : []),
     ...(withImages ? IMAGE_PACKAGES : []),
@@ -99,9 +103,17 @@ async function installNodeModules(withTests, report) {
   if (result.code !== 0) throw failureOf('npm install', result, logFile)
 }
 
+/** Whether the settings of the next start put networks in OVN. */
+function usesOvn() {
+  const { KRATER_NETWORK_DRIVER: driver, KRATER_STATE_DIR: directory = '/var/lib/krater' } = process.env
+  if (driver !== undefined) return driver === 'ovn'
+  const file = join(directory, 'krater.yaml')
+  return existsSync(file) && /^network:\n(?: .*\n)*? +driver: ['"]?ovn\b/m.test(readFileSync(file, 'utf8'))
+}
+
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   await runScript(async () => {
     restorePolicy()
-    await prepare()
+    await prepare({ withOvn: usesOvn() })
   })
 }

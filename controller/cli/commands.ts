@@ -69,6 +69,22 @@ export const commands: readonly Entry[] = [
     ],
   },
   {
+    name: 'ovn',
+    summary: 'compare networks and load balancers in OVN with the tables',
+    commands: [
+      {
+        name: 'check',
+        summary: 'show what differs; changes nothing',
+        load: () => import('./commands/ovn/check.js'),
+      },
+      {
+        name: 'sync',
+        summary: 'repair what differs',
+        load: () => import('./commands/ovn/sync.js'),
+      },
+    ],
+  },
+  {
     name: 'image',
     summary: 'manage the images that amphorae run from',
     commands: [

@@ -3,6 +3,7 @@ import type { Finding } from '../checks/finding.js'
 import type { Database } from '../database/connection.js'
 import type { Logger } from '../log/log.js'
 import type { NetworkDriver } from '../network/driver.js'
+import type { Fabric } from '../network/local/fabric.js'
 import type { Filters } from '../network/local/security-groups/filters.js'
 import type { ComputeDriver, Placement } from './driver.js'
 import type { EnrolledContext } from './host-agents.js'
@@ -20,6 +21,8 @@ export type ComputeContext = {
   network: NetworkDriver | null
   /** How enrolled hosts are reached; null in commands that reach none. */
   enrolled: EnrolledContext | null
+  /** What connects its machines on this host. */
+  fabric: Fabric
   networkMtu: (networkId: string) => Promise<number>
   /** What a port may send and receive; null: everything. */
   portFilters: (portId: string) => Promise<Filters | null>

@@ -9,6 +9,7 @@ import { identityOptions } from '../identity/options.js'
 import { keyManagerOptions } from '../key-manager/options.js'
 import { loadBalancerOptions } from '../load-balancer/options.js'
 import { networkOptions } from '../network/options.js'
+import { ovnOptions } from '../ovn/options.js'
 import { amphoraKeyOptions } from '../provider/amphora/options.js'
 import { workerOptions } from '../worker/options.js'
 
@@ -27,6 +28,7 @@ export const configurationSchema = z.strictObject({
   load_balancer: loadBalancerOptions,
   key_manager: keyManagerOptions,
   network: networkOptions,
+  ovn: ovnOptions,
   compute: computeOptions,
   worker: workerOptions,
   housekeeping: housekeepingOptions,

@@ -4,11 +4,8 @@ import type { Database } from '../database/connection.js'
 import { many } from '../database/query.js'
 import { sql } from '../database/sql.js'
 import { inTransaction } from '../database/transaction.js'
-import { type Assessment, assess, type Stored, type StoredObject } from './operating/assess.js'
-import { worseOf } from './operating/impairment.js'
 import { type Picture, readPicture } from './operating/picture.js'
-import { type Reasons, reasonsOf } from './operating/reasons.js'
-import { type StatusRow, writeStatuses } from './operating/write-statuses.js'
+import { statusChanges, writeStatusChanges } from './record-reported.js'
 import {
   type ListenerReading,
   type PoolReading,
@@ -56,26 +53,18 @@ export async function recordReports(database: Database, pictures: readonly Ampho
   // Both amphorae of a pair report, and so do an amphora and its replacement. Only the view of the one that holds
   // the VIP counts.
   const authoritative = known.filter(entry => entry.vrrpMaster && entry.context.status !== 'PENDING_DELETE')
-  const stored = await readStored(
+  const changes = await statusChanges(
     database,
-    authoritative.map(entry => entry.context.load_balancer_id),
+    authoritative.flatMap(({ context, picture, table }) => {
+      const reported = readPicture(picture, table)
+      return reported === null ? [] : [{ loadBalancerId: context.load_balancer_id, reported }]
+    }),
   )
-  const assessments = authoritative.flatMap(entry => {
-    const loadBalancer = stored.get(entry.context.load_balancer_id)
-    const reported = readPicture(entry.picture, entry.table)
-    if (loadBalancer === undefined || reported === null) return []
-    const assessment = assess(loadBalancer, reported)
-    return [{ loadBalancer, assessment, reasons: reasonsOf(loadBalancer, reported, assessment) }]
-  })
-  const changes = changedStatuses(assessments)
   const listeners = known.flatMap(listenerReadings)
   const pools = known.flatMap(poolReadings)
   if ([listeners, pools, ...Object.values(changes)].every(rows => rows.length === 0)) return skipped
   await inTransaction(database, async trx => {
-    await writeStatuses(trx, 'load_balancer', changes.load_balancer, { more: sql`, reported_status = v.reported` })
-    await writeStatuses(trx, 'listener', changes.listener)
-    await writeStatuses(trx, 'pool', changes.pool)
-    await writeStatuses(trx, 'member', changes.member)
+    await writeStatusChanges(trx, changes)
     await recordListenerStatistics(trx, listeners)
     await recordPoolStatistics(trx, pools)
   })
@@ -112,56 +101,4 @@ async function readContexts(database: Database, ids: readonly string[]) {
           FROM amphora a WHERE a.id = ANY(${ids}::uuid[]) AND a.load_balancer_id IS NOT NULL`,
   )
   return new Map(rows.map(row => contextSchema.parse(row)).map(context => [context.amphora_id, context]))
-}
-
-async function readStored(database: Database, ids: readonly string[]): Promise<Map<string, Stored>> {
-  if (ids.length === 0) return new Map()
-  const rows = await many(
-    database,
-    sql<Stored>`
-     SELECT lb.id, lb.operating_status AS "operatingStatus", lb.operating_reason AS reason, lb.reported_status AS "reportedStatus", lb.impairment, lb.admin_state_up AS "adminStateUp",
-            lb.generation = lb.applied_generation AS settled,
-            coalesce((SELECT jsonb_agg(jsonb_build_object('id', l.id, 'operatingStatus', l.operating_status, 'reason', l.operating_reason,
-                        'adminStateUp', l.admin_state_up)) FROM listener l WHERE l.load_balancer_id = lb.id), '[]') AS listeners,
-            coalesce((SELECT jsonb_agg(jsonb_build_object('id', p.id, 'operatingStatus', p.operating_status, 'reason', p.operating_reason,
-                        'adminStateUp', p.admin_state_up, 'members',
-                        coalesce((SELECT jsonb_agg(jsonb_build_object('id', m.id, 'operatingStatus', m.operating_status, 'reason', m.operating_reason,
-                                    'adminStateUp', m.admin_state_up, 'address', m.address, 'protocolPort', m.protocol_port))
-                                    FROM member m WHERE m.pool_id = p.id), '[]')))
-                        FROM pool p WHERE p.load_balancer_id = lb.id), '[]') AS pools
-       FROM load_balancer lb WHERE lb.id = ANY(${ids}::uuid[])`,
-  )
-  return new Map(rows.map(row => [row.id, row]))
-}
-
-type StatusChanges = Record<'load_balancer' | 'listener' | 'pool' | 'member', StatusRow[]>
-
-type Assessed = { loadBalancer: Stored; assessment: Assessment; reasons: Reasons }
-
-function changedStatuses(assessed: readonly Assessed[]): StatusChanges {
-  const changes: StatusChanges = { load_balancer: [], listener: [], pool: [], member: [] }
-  const compare = (rows: StatusRow[], before: StoredObject, by: Assessment['pools'], reasons: Reasons['pools']) => {
-    const { id, operatingStatus } = before
-    const [status, reason] = [by.get(id), reasons.get(id) ?? null]
-    if (status !== undefined && (status !== operatingStatus || reason !== before.reason)) {
-      rows.push({ id, status, reason })
-    }
-  }
-  for (const { loadBalancer, assessment, reasons } of assessed) {
-    const reported = assessment.loadBalancer
-    const status = worseOf(reported, loadBalancer.impairment)
-    const reason = reasons.loadBalancer
-    const { operatingStatus, reportedStatus, reason: before } = loadBalancer
-    if (status !== operatingStatus || reported !== reportedStatus || reason !== before) {
-      changes.load_balancer.push({ id: loadBalancer.id, status, reason, reported })
-    }
-    for (const each of loadBalancer.listeners) {
-      compare(changes.listener, each, assessment.listeners, reasons.listeners)
-    }
-    for (const pool of loadBalancer.pools) {
-      compare(changes.pool, pool, assessment.pools, reasons.pools)
-      for (const each of pool.members) compare(changes.member, each, assessment.members, reasons.members)
-    }
-  }
-  return changes
 }

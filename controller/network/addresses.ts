@@ -99,3 +99,24 @@ export function uniqueLocalSubnet(seed: string, nth: number): string {
   const globalId = BigInt(`0x${createHash('sha256').update(seed).digest('hex').slice(0, 10)}`)
   return `${formatAddress(6, (0xfdn << 120n) | (globalId << 80n) | (BigInt(nth) << 64n))}/64`
 }
+
+/**
+ * The CIDRs that cover all addresses of a version but these, in order. At most as many as all prefix lengths of the
+ * list together.
+ */
+export function cidrsOutside(version: IpVersion, list: readonly string[]): string[] {
+  const bits = version === 4 ? 32 : 128
+  const excluded = widestCidrs(list).flatMap(text => parseCidr(text) ?? [])
+  const outside: string[] = []
+  const cover = (first: bigint, prefix: number): void => {
+    const last = first + (1n << BigInt(bits - prefix)) - 1n
+    const within = excluded.filter(cidr => cidr.version === version && cidr.first <= last && first <= cidr.last)
+    if (within.length === 0) outside.push(`${formatAddress(version, first)}/${prefix}`)
+    else if (within.every(cidr => cidr.prefix > prefix)) {
+      cover(first, prefix + 1)
+      cover(first + (1n << BigInt(bits - prefix - 1)), prefix + 1)
+    }
+  }
+  cover(0n, 0)
+  return outside
+}

@@ -37,7 +37,15 @@ export type Subnet = {
 export const managementOverlap = (subnetId: string): string =>
   `The CIDR or a host route of subnet ${subnetId} overlaps the management network of the load balancer service.`
 
-export type Network = { id: string; projectId: string; shared: boolean; mtu: number; subnetIds: string[] }
+export type Network = {
+  id: string
+  projectId: string
+  shared: boolean
+  mtu: number
+  subnetIds: string[]
+  /** Whether it leads to a physical network. */
+  isPhysical: boolean
+}
 
 /** What an address on a network does when it is asked for an echo. `unknown`: asking failed. */
 export type Answer = 'answers' | 'silent' | 'unknown'
@@ -141,6 +149,16 @@ export const PORT_OWNER = {
   amphora: 'Octavia:amphora',
   management: 'Octavia:management',
   visitor: 'krater:visitor',
+  /** Where the balancer router of a network in OVN is. */
+  balancer: 'krater:balancer',
+  /** From which OVN probes members on a subnet, named as OVN's Octavia driver does. */
+  probe: 'ovn-lb-hm:distributed',
   /** Of the ports that `krater network attach` makes, by the API. */
   attachment: 'krater:attachment',
 } as const
+
+/** Owners of ports that Krater's services make for themselves on tenants' networks. */
+const HIDDEN_PORT_OWNERS: ReadonlySet<string> = new Set([PORT_OWNER.balancer, PORT_OWNER.probe, PORT_OWNER.visitor])
+
+/** Whether nobody but a service of Krater's decides anything of such a port. */
+export const isHiddenOwner = (deviceOwner: string): boolean => HIDDEN_PORT_OWNERS.has(deviceOwner)

@@ -12,6 +12,8 @@ export type NetworkDriverKind = {
   name: string
   /** Whether it connects machines on this host. */
   onHost: boolean
+  /** What connects them there. */
+  switching: 'bridges' | 'ovn'
   /** Programs it needs on the controller's host, each with its Debian package. */
   programs: readonly (readonly [program: string, debianPackage: string])[]
   open: (context: NetworkContext) => Promise<NetworkDriver>

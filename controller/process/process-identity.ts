@@ -59,7 +59,8 @@ export function findProcesses(matches: (argv: readonly string[], pid: number) =>
     .flatMap(pid => identityOf(pid) ?? [])
 }
 
-function readOrNull(path: string): string | null {
+/** Null for a file that is gone, as those of a process that ends. */
+export function readOrNull(path: string): string | null {
   try {
     return readFileSync(path, 'utf8')
   } catch {

@@ -52,8 +52,10 @@ export class ProvisioningFault extends Error {
     /** Stable and machine-readable, such as `no-address-left` or `configuration-refused`. */
     readonly code: string,
     message: string,
+    /** What operators read in the log besides. */
+    options?: { cause?: unknown },
   ) {
-    super(message)
+    super(message, options)
     this.name = 'ProvisioningFault'
   }
 }

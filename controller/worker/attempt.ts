@@ -73,7 +73,11 @@ async function convergeOnce(
     if (error instanceof ClaimLost) return interrupt(context, claim)
     const fault = presentFault(error)
     if (fault.code === 'internal') log.error({ loadBalancer: tree.id, err: error }, 'unexpected fault while converging')
-    else log.warn({ loadBalancer: tree.id, generation: tree.generation, fault }, 'load balancer not converged')
+    else
+      log.warn(
+        { loadBalancer: tree.id, generation: tree.generation, fault, ...causeOf(error) },
+        'load balancer not converged',
+      )
     if (error instanceof AppliedWithFault) {
       const { settled, retrySeconds } = await settleWithFault(database, claim, tree, { effort: effort(), fault })
       return settled === 'settled' ? { kind: 'failed', retrySeconds } : settled === 'lost' ? { kind: 'lost' } : settled
@@ -96,6 +100,9 @@ async function interrupt({ database }: AttemptContext, claim: Claim): Promise<Ou
   await releaseClaim(database, claim)
   return { kind: 'interrupted' }
 }
+
+const causeOf = (error: unknown): { err?: unknown } =>
+  error instanceof Error && error.cause !== undefined ? { err: error.cause } : {}
 
 function presentFault(error: unknown): Fault {
   if (error instanceof ProvisioningFault) return { code: error.code, text: error.message }

@@ -41,7 +41,10 @@ export async function benchDatagrams(): Promise<string[]> {
 async function trafficInMachine(): Promise<string> {
   const ends: (() => unknown)[] = []
   try {
-    const machine = await startVirtualMachine({ teardown: end => void ends.unshift(end) }, [process.env.TMPDIR!])
+    const machine = await startVirtualMachine(
+      { teardown: end => void ends.unshift(end) },
+      { directories: [process.env.TMPDIR!] },
+    )
     const program = join(process.argv[1]!, '../datagram-traffic-program.mjs')
     await machine.run('modprobe -a ip_vs ip_vs_rr')
     return (

@@ -17,7 +17,7 @@ export async function startMemberMachine(
   { directory, api }: BenchInstance,
   { firstPort, count, networks }: MemberPorts & { networks: 1 | 2 },
 ): Promise<TenantInterface['legs']> {
-  const krater = { api: async () => api, instance: () => instanceId(directory) ?? '' }
+  const krater = { directory, api: async () => api, instance: () => instanceId(directory) ?? '' }
   const machine = await createTenantMachine(ending, krater, 'members')
   const interfaces: TenantInterface[] = []
   for (const [at, cidr] of CIDRS.slice(0, networks).entries())

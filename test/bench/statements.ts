@@ -1,7 +1,7 @@
 import type Koa from 'koa'
-import { offersOf } from '../../controller/cli/wiring/drivers.js'
 import { openDatabase, openInstance } from '../../controller/cli/wiring/instance.js'
 import { openKeyring } from '../../controller/cli/wiring/key-manager/keyring.js'
+import { providerOffers } from '../../controller/cli/wiring/network/ovn.js'
 import type { Database } from '../../controller/database/connection.js'
 import { startServer } from '../../controller/http/server.js'
 import { createKeyManagerApi } from '../../controller/key-manager/api.js'
@@ -33,7 +33,7 @@ export async function countStatements({ directory, api }: BenchInstance): Promis
     database,
     network: createNoopNetworkDriver(),
     certificates: ANY_CERTIFICATE,
-    providers: providerCapabilities(offersOf(instance)),
+    providers: providerCapabilities(providerOffers(instance)),
     config: { ...instance.config.load_balancer, quota: WITHOUT_QUOTAS },
   })
   return counterOf(app, database)

@@ -156,6 +156,8 @@ const LAYERS = [
   'api',
   'queue',
   'identity',
+  'ovsdb',
+  'ovn',
   'network',
   'certificates',
   'compute',

@@ -6,6 +6,7 @@ import { configurationFile } from '../../config/load.js'
 import { createLog } from '../../log/log.js'
 import { removeOtherRouters } from '../../network/local/routers/apply.js'
 import { Uplinks } from '../../network/local/uplinks/uplinks.js'
+import { OvsdbUnreachable } from '../../ovsdb/errors.js'
 import { unfinishedFile } from '../../process/private-file.js'
 import { endProcesses } from '../../process/process-identity.js'
 import { ask } from '../ask.js'
@@ -19,7 +20,9 @@ import { foreignFolder, instanceId } from '../state-directory/instance.js'
 import { runningProcesses } from '../state-directory/run-record.js'
 import { print } from '../terminal.js'
 import { fabricOf, hostMachines } from '../wiring/drivers.js'
-import { leftOnHost, removeHostInterfaces } from '../wiring/host-networks.js'
+import { leftOnHost, removeHostInterfaces } from '../wiring/network/host-networks.js'
+import { ownOvnOf } from '../wiring/network/ovn.js'
+import { leaveOvn } from '../wiring/network/standing-ovn.js'
 import { strandedHosts } from '../wiring/stranded-hosts.js'
 
 export const command: Command = {
@@ -49,6 +52,8 @@ const OURS = [
   'key-manager-audit-head',
   'log',
   'run',
+  'ovn',
+  'standing-ovn.json',
   'postgres',
   'amphorae',
   'machines',
@@ -161,7 +166,15 @@ async function removeFromKernel(directory: string, id: string): Promise<void> {
       print(`Packet forwarding stays on: other software needs it, which made the firewall tables ${others.join(', ')}.`)
     }
   }
-  await fabric.remove()
+  await ownOvnOf(directory).stop()
+  await fabric.remove().catch((error: unknown) => {
+    if (!(error instanceof OvsdbUnreachable)) throw error
+    print(
+      `Interfaces of this installation stay in the switch's database. ${error.message} To see them there: \`ovs-vsctl find interface external_ids:krater-instance=${id}\`; \`ovs-vsctl del-port NAME\` removes one.`,
+    )
+  })
+  const left = await leaveOvn(directory, id)
+  if (left !== null) print(left)
 }
 
 /** @param names null if nobody could tell */

@@ -7,8 +7,8 @@ import { postgresPrograms } from '../../database/private-cluster.js'
 import { networkDriver } from '../../network/drivers.js'
 import { OperatorError } from '../operator-error.js'
 import { usesPrivateCluster } from '../state-directory/database-urls.js'
-import { healthManagerHosts, keyChannelHosts } from '../wiring/host-networks.js'
 import type { Instance } from '../wiring/instance.js'
+import { healthManagerHosts, keyChannelHosts } from '../wiring/network/host-networks.js'
 import type { Listener } from './ports.js'
 
 export function requireRoot(): void {

@@ -33,11 +33,12 @@ import type { ProcessName } from '../state-directory/run-record.js'
 import { type ApiCertificate, openApiCertificate } from '../wiring/api-certificate.js'
 import { openCertificateSource } from '../wiring/certificate-source.js'
 import { requireDefaultProvider } from '../wiring/default-provider.js'
-import { computeDriverOf, offersOf, openNetwork } from '../wiring/drivers.js'
-import { keyChannelHosts, managementAddress } from '../wiring/host-networks.js'
+import { computeDriverOf, openNetwork } from '../wiring/drivers.js'
 import { type Instance, openDatabase, openInstance } from '../wiring/instance.js'
 import { openCaBackends } from '../wiring/key-manager/ca-backends.js'
 import { openKeyring } from '../wiring/key-manager/keyring.js'
+import { keyChannelHosts, managementAddress } from '../wiring/network/host-networks.js'
+import { providerOffers } from '../wiring/network/ovn.js'
 import { serviceUrls } from '../wiring/service-urls.js'
 import { openTokenValidation, type TokenValidation } from '../wiring/token-validator.js'
 import { runUntilStopped } from './run-until-stopped.js'
@@ -177,7 +178,7 @@ function apisOf(
           certificates,
           validate: tokens.validator(),
           hostId: computeDriverOf(instance).runsMachines ? (readHostRecord(directory)?.id ?? null) : null,
-          providers: providerCapabilities(offersOf(instance)),
+          providers: providerCapabilities(providerOffers(instance)),
           config: config.load_balancer,
           identityUrl: serviceUrls(config).identity,
           log,

@@ -6,12 +6,17 @@ import { createLog, type Logger } from '../../log/log.js'
 import { findBuiltInNetworks } from '../../network/bootstrap.js'
 import { namespaceExists } from '../../network/local/namespace.js'
 import { startNetworkWorker } from '../../network/local/worker/worker.js'
+import type { OwnOvn } from '../../network/ovn/own/daemons.js'
+import { physicalMapper } from '../../network/ovn/switch/map-physical.js'
+import { type OvnNetworkWorkerOptions, startOvnNetworkWorker } from '../../network/ovn/worker.js'
+import { repeat } from '../../process/repeat.js'
 import type { Command } from '../command.js'
 import { requireRoot } from '../host/checks.js'
 import { requireFabric } from '../host/require-fabric.js'
-import { fabricOf, requireInstanceId } from '../wiring/drivers.js'
-import { ensureHostInterfaces, missingOnHost } from '../wiring/host-networks.js'
+import { fabricOf, networkDriverOf, requireInstanceId } from '../wiring/drivers.js'
 import { databaseUrl, type Instance, openDatabase, openInstance } from '../wiring/instance.js'
+import { ensureHostInterfaces, missingOnHost } from '../wiring/network/host-networks.js'
+import { hasOwnOvn, openNorthbound, openSouthbound, ovnPlaceOf, ownOvnOf } from '../wiring/network/ovn.js'
 import { requireHostId } from '../wiring/this-host.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
@@ -38,6 +43,50 @@ function createHostKeeper({ directory, config }: Instance, database: Database, l
   }
 }
 
+/** How soon a daemon of OVN that has ended is started again. */
+const DAEMONS_LOOK_SECONDS = 1
+
+/** Carries out networks in OVN. */
+async function startInOvn(
+  instance: Instance,
+  options: Pick<OvnNetworkWorkerOptions, 'database' | 'databaseUrl' | 'keepHost' | 'log'>,
+): Promise<{ stop: () => Promise<void> }> {
+  const { log } = options
+  const { directory, config } = instance
+  const [northbound, southbound] = [openNorthbound(instance, log), openSouthbound(instance, log)]
+  const own = hasOwnOvn(instance) ? ownOvnOf(directory) : null
+  const fabric = fabricOf(directory)
+  const { physical_networks: physicalNetworks } = config.network
+  const worker = await startOvnNetworkWorker({
+    ...{ ...options, northbound, southbound, fabric, place: ovnPlaceOf(instance, { northbound, southbound }) },
+    physical:
+      own === null ? null : { physicalNetworks, map: physicalMapper(own.layout.databases.switch.socket, own.datapath) },
+  })
+  const keeper = own === null ? null : keepDaemons(own, log)
+  return {
+    stop: async () => {
+      await Promise.all([keeper?.stop(), worker.stop()])
+      await Promise.all([northbound.stop(), southbound.stop()])
+    },
+  }
+}
+
+/** Starts daemons of OVN again that have ended. */
+function keepDaemons(ovn: OwnOvn, log: Logger): { stop: () => Promise<void> } {
+  const stopping = new AbortController()
+  const done = repeat('starting daemons of OVN', DAEMONS_LOOK_SECONDS, stopping.signal, log, async () => {
+    if (ovn.isComplete()) return
+    const started = await ovn.ensure()
+    log.warn({ started }, 'started daemons of OVN that had ended')
+  })
+  return {
+    stop: async () => {
+      stopping.abort()
+      await done
+    },
+  }
+}
+
 /** Carries out physical networks, routers, floating IPs and security groups on this host until a signal to stop. */
 async function runNetworkWorker(directory: string): Promise<void> {
   requireRoot()
@@ -50,15 +99,19 @@ async function runNetworkWorker(directory: string): Promise<void> {
     await maybeOne(database, sql`SELECT FROM router LIMIT 1`)
     const hosts = openDatabase(instance, 'load_balancer', 'network worker', log)
     const hostId = requireHostId(directory)
-    const worker = await startNetworkWorker({
-      database,
-      databaseUrl: databaseUrl(instance, 'network'),
-      fabric: fabricOf(directory),
-      physicalNetworks: instance.config.network.physical_networks,
-      hasSpanningRouters: () => hasSpanningRouters(hosts, hostId),
-      keepHost: createHostKeeper(instance, database, log),
-      log,
-    })
+    const common = {
+      ...{ database, databaseUrl: databaseUrl(instance, 'network') },
+      ...{ keepHost: createHostKeeper(instance, database, log), log },
+    }
+    const worker =
+      networkDriverOf(instance).switching === 'ovn'
+        ? await startInOvn(instance, common)
+        : await startNetworkWorker({
+            ...common,
+            fabric: fabricOf(directory),
+            physicalNetworks: instance.config.network.physical_networks,
+            hasSpanningRouters: () => hasSpanningRouters(hosts, hostId),
+          })
     return async () => {
       await worker.stop()
       await Promise.all([database.destroy(), hosts.destroy()])

@@ -27,8 +27,9 @@ import {
   openNetwork,
   requireInstanceId,
 } from '../wiring/drivers.js'
-import { connectToAmphorae } from '../wiring/host-networks.js'
 import { databaseUrl, openDatabase, openInstance } from '../wiring/instance.js'
+import { connectToAmphorae } from '../wiring/network/host-networks.js'
+import { openOvn } from '../wiring/network/ovn.js'
 import { requireHostId } from '../wiring/this-host.js'
 import { runUntilStopped } from './run-until-stopped.js'
 
@@ -72,6 +73,7 @@ export async function runWorker(directory: string): Promise<void> {
     })
     const placement = placementRules(config.compute)
     if (hostId !== null) await startHost({ database, compute, hostId, log }, placement)
+    const ovn = await openOvn(instance, { database, networkDatabase, log })
     const parts = {
       database,
       hostId,
@@ -91,6 +93,7 @@ export async function runWorker(directory: string): Promise<void> {
       bindings,
       challenges: config.load_balancer.key_manager_url === undefined ? createChallenges({ channel, database }) : null,
       config,
+      ovn: ovn.provider,
       log,
     }
     const haproxy = {
@@ -112,6 +115,7 @@ export async function runWorker(directory: string): Promise<void> {
       await agents.stop()
       channel.close()
       await certificates.close()
+      await ovn.stop()
       await Promise.all([database.destroy(), networkDatabase.destroy()])
     }
   })

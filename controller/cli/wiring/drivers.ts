@@ -1,3 +1,4 @@
+import { existsSync, readFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import type { ComputeDriver } from '../../compute/driver.js'
@@ -18,9 +19,13 @@ import type { NetworkDriver } from '../../network/driver.js'
 import { networkDriver } from '../../network/drivers.js'
 import type { NetworkDriverKind } from '../../network/kind.js'
 import { Fabric } from '../../network/local/fabric.js'
-import { whoAnswers } from '../../network/local/lookout.js'
 import type { Filters } from '../../network/local/security-groups/filters.js'
 import { readFiltersOf } from '../../network/local/security-groups/read-filters.js'
+import { whoAnswers } from '../../network/local/visits/lookout.js'
+import { ovnLayout } from '../../network/ovn/own/layout.js'
+import { openVSwitch } from '../../network/ovn/switch/open-vswitch.js'
+import { type OvnSettings, ovnOptions } from '../../ovn/options.js'
+import { parseOvsdbAddresses } from '../../ovsdb/address.js'
 import type { AgentConnections } from '../../provider/amphora/agent/connection.js'
 import { hostAgents } from '../../provider/amphora/agent/host-agents.js'
 import { OperatorError } from '../operator-error.js'
@@ -32,8 +37,28 @@ export const agentBundle = join(dirname(fileURLToPath(import.meta.url)), 'agent.
 
 const DEFAULT_MTU = 1500
 
+/** Says how an OVN is reached that is not ours: the settings `ovn`, in JSON. */
+export const standingOvnFile = (directory: string): string => join(directory, 'standing-ovn.json')
+
+/** How the OVN is reached that has the networks of an installation; null without one that stands. */
+export function recordedOvn(directory: string): OvnSettings | null {
+  const file = standingOvnFile(directory)
+  return existsSync(file) ? ovnOptions.parse(JSON.parse(readFileSync(file, 'utf8'))) : null
+}
+
+/** What connects interfaces on this host: OVN, as soon as the state directory says so. Works without settings. */
 export function fabricOf(directory: string): Fabric {
-  return new Fabric({ instance: requireInstanceId(directory) })
+  const instance = requireInstanceId(directory)
+  const own = ovnLayout(directory).databases.switch
+  if (existsSync(own.file)) {
+    const address = { kind: 'unix', path: own.socket } as const
+    return new Fabric({ instance, switching: openVSwitch({ address, instance, isOnHost: false }) })
+  }
+  const standing = recordedOvn(directory)
+  if (standing === null) return new Fabric({ instance })
+  const [address] = parseOvsdbAddresses(standing.switch) ?? []
+  if (address === undefined) throw new Error(`${standingOvnFile(directory)} names no switch`)
+  return new Fabric({ instance, switching: openVSwitch({ address, instance, isOnHost: true }) })
 }
 
 /** @throws OperatorError when the state directory is not set up */
@@ -110,6 +135,7 @@ export async function openCompute(
     database,
     network,
     enrolled,
+    fabric: fabricOf(instance.directory),
     networkMtu: async id => (await network.network(id))?.mtu ?? DEFAULT_MTU,
     portFilters: id => portFilters(instance, networkDatabase, id),
     agentBundle,
@@ -149,6 +175,7 @@ export const hostMachines = (directory: string, log: Logger): Promise<ComputeDri
           database: null,
           network: null,
           enrolled: null,
+          fabric: fabricOf(directory),
           networkMtu: async () => DEFAULT_MTU,
           portFilters: async () => null,
           agentBundle,

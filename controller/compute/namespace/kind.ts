@@ -38,14 +38,12 @@ export const namespaceKind: ComputeDriverKind = {
   check: async settings => (await import('./check-limits.js')).checkLimits(limitsOf(settings)),
   open: async ({ stateDirectory, settings, instance, ...rest }) => {
     const { NamespaceDriver } = await import('./driver.js')
-    const { Fabric } = await import('../../network/local/fabric.js')
     const { findRootImage } = await import('./root-image.js')
     const { first_account: first, accounts: count } = ownSettings.parse(settings)
     return new NamespaceDriver({
       ...rest,
       instance,
       directory: join(stateDirectory, 'amphorae'),
-      fabric: new Fabric({ instance }),
       findImage: tag => findRootImage(stateDirectory, tag),
       limits: limitsOf(settings),
       accounts: { first, count },

@@ -31,9 +31,8 @@ export const qemuKind: ComputeDriverKind = {
     ['perl', 'perl-base'],
   ],
   check: async settings => (await import('./check-host.js')).checkHost(ownSettings.parse(settings)),
-  open: async ({ stateDirectory, settings, instance, networkMtu, portFilters, log }) => {
+  open: async ({ stateDirectory, settings, instance, fabric, networkMtu, portFilters, log }) => {
     const { QemuDriver } = await import('./driver.js')
-    const { Fabric } = await import('../../network/local/fabric.js')
     const { chooseAcceleration } = await import('./acceleration.js')
     const { findMachineImage } = await import('./image.js')
     const { DEFAULT_IMAGE_TAG } = await import('../images/tags.js')
@@ -41,11 +40,11 @@ export const qemuKind: ComputeDriverKind = {
     const { first_account: first, accounts: count, machines_memory, acceleration } = ownSettings.parse(settings)
     return new QemuDriver({
       instance,
+      fabric,
       networkMtu,
       portFilters,
       log,
       directory: join(stateDirectory, 'machines'),
-      fabric: new Fabric({ instance }),
       findImage: (tag = DEFAULT_IMAGE_TAG) => findMachineImage(stateDirectory, tag),
       acceleration: () => chooseAcceleration(acceleration),
       size: sizeOf(settings),

@@ -55,7 +55,7 @@ const counters = objectOf(
   Object.fromEntries(
     ['bytes_in', 'bytes_out', 'active_connections', 'total_connections', 'request_errors'].map(name => [
       name,
-      { type: 'integer' },
+      { type: ['integer', 'null'] },
     ]),
   ),
 )
@@ -63,7 +63,8 @@ const counters = objectOf(
 const SHARED_SCHEMAS: Readonly<Record<string, Schema>> = {
   statistics: {
     ...counters,
-    description: 'Totals since the object was created; active_connections is the current number.',
+    description:
+      'Totals since the object was created; active_connections is the current number. Null if the provider counts nothing.',
   },
   links: {
     type: 'array',

@@ -16,7 +16,7 @@ import { columnsOf, createSchema, updateSchema } from '../schema/resource.js'
 import { authorise, type Right } from '../schema/rights.js'
 import type { Service } from '../schema/service.js'
 import { selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
-import { planMonitor } from '../tree/new-objects.js'
+import { planMonitor, refuseUnsupportedMonitor } from '../tree/new-objects.js'
 import type { Call } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 
@@ -45,7 +45,7 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
     requestDetail(call, 'create', healthMonitor, monitor.id),
     above.load_balancer_id,
     async (trx, changed) => {
-      refuseUnsupported(enabledProvider(providers, changed.provider), healthMonitor, monitor.values)
+      refuseUnsupportedMonitor(enabledProvider(providers, changed.provider), above.protocol, monitor)
       await touchPool(trx, changed, above.id)
       await storeMonitors(trx, changed, [{ poolId: above.id, monitor }])
       return selectWithinCapacity(

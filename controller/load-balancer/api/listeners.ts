@@ -18,8 +18,9 @@ import type { Service } from '../schema/service.js'
 import { changedListenerReferences, type ListenerReferences } from '../tree/certificate-references.js'
 import { changesPool, selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
+import { requireSubnetsBelow } from '../tree/member-subnets.js'
 import { listenerCreateSchema } from '../tree/nested.js'
-import { planObjects, refuseUnsupportedObjects, withDefaultPool } from '../tree/new-objects.js'
+import { membersOf, planObjects, refuseUnsupportedObjects, withDefaultPool } from '../tree/new-objects.js'
 import { apiCaller, type Call, MAX_TREE_BYTES } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { listenerStatistics } from './observed/statistics.js'
@@ -61,8 +62,10 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const objects = planObjects([{ ...body, default_pool_id: null }], [], config)
   const id = objects.listeners[0]?.id ?? ''
   // Cheap checks first: unsupported objects need no look-ups.
-  refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
+  const known = enabledProvider(providers, above.provider)
+  refuseUnsupportedObjects(known, objects)
   await checkReferences(service, apiCaller(call), above.id, objects)
+  await requireSubnetsBelow(service, known, above.id, membersOf(objects))
   const object = await changeLoadBalancer(
     service,
     requestDetail(call, 'create', listener, id),

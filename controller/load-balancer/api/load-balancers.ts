@@ -27,7 +27,7 @@ import {
   type StoredLimits,
   storedLimits,
 } from '../objects/quotas/limits.js'
-import { enabledProvider, refuseUnsupported } from '../schema/capabilities.js'
+import { enabledProvider, refuseFailover, refuseUnsupported, refuseVipPlace } from '../schema/capabilities.js'
 import { invalid } from '../schema/faults.js'
 import { findObject, isBeingDeleted } from '../schema/find.js'
 import { wrappedBody, wrappedBodyWithLists } from '../schema/input.js'
@@ -39,8 +39,9 @@ import type { Service } from '../schema/service.js'
 import { isObject } from '../schema/values.js'
 import { checkCapacity } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
+import { requireMemberSubnets } from '../tree/member-subnets.js'
 import { type LoadBalancerBody, loadBalancerCreateSchema } from '../tree/nested.js'
-import { type NewObjects, planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
+import { membersOf, type NewObjects, planObjects, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { presentTree } from '../tree/present-tree.js'
 import { isForeignKeyViolation } from './administration/shared-objects.js'
 import { apiCaller, type Call, MAX_TREE_BYTES, route } from './dialect.js'
@@ -123,11 +124,17 @@ async function planLoadBalancer(
   const addresses = placement.columns.topology === 'ACTIVE_STANDBY' ? 3 : 2
   const vipPlan = await planVip(service, caller, body, addresses)
   await checkVipOptions(network, caller, body)
-  checkPlacedVip(placement, vipPlan.kind === 'port' ? vipPlan.port.networkId : vipPlan.networkId, body)
+  const vipNetwork = vipPlan.kind === 'port' ? vipPlan.port.networkId : vipPlan.networkId
+  checkPlacedVip(placement, vipNetwork, body)
+  refuseVipPlace(provider, {
+    isPhysical: provider.physicalVipProblem !== undefined && ((await network.network(vipNetwork))?.isPhysical ?? false),
+    isFiltered: vipPlan.kind === 'port' && vipPlan.port.securityGroups.length > 0,
+  })
   refuseUnsupportedPlacement(placement)
   refuseUnsupported(provider, loadBalancer, body)
   refuseUnsupportedObjects(provider, objects)
   await checkReferences(service, apiCaller(call), id, objects)
+  await requireMemberSubnets(service, provider, vipNetwork, membersOf(objects))
   return { objects, placement, vipPlan }
 }
 
@@ -256,8 +263,9 @@ async function remove({ database }: Service, call: Call, right: Right) {
  */
 async function failOver(service: Service, call: Call, right: Right) {
   parseArguments(call.queryString)
-  const { id, project_id } = await findObject(service.database, loadBalancer, call.params.id ?? '')
+  const { id, project_id, provider } = await findObject(service.database, loadBalancer, call.params.id ?? '')
   authorise(call.caller, right, project_id)
+  refuseFailover(enabledProvider(service.providers, provider))
   await changeLoadBalancer(service, requestDetail(call, 'failover', loadBalancer, id), id, replaceAll)
   return { status: 202 }
 }

@@ -31,6 +31,7 @@ import type { Service } from '../schema/service.js'
 import { canonicalUuid, isObject } from '../schema/values.js'
 import { type Capacity, capacityOf, refuseExcess, selectWithinCapacity } from '../tree/check-capacity.js'
 import { checkCompatibility } from '../tree/compatibility.js'
+import { requireSubnetsBelow } from '../tree/member-subnets.js'
 import { type BatchPlan, type ExistingMember, planBatch, type RequestedMember } from '../tree/plan-batch.js'
 import { type Call, MAX_TREE_BYTES, route } from './dialect.js'
 import { objectAnswer, objectRoutes, pageAnswer } from './object-routes.js'
@@ -97,6 +98,9 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   authorise(caller, right, above.project_id)
   await checkMembers(service, [values])
   await checkSubnets(network, caller, [values])
+  const known = enabledProvider(providers, above.provider)
+  refuseUnsupported(known, member, values)
+  await requireSubnetsBelow(service, known, above.load_balancer_id, [values])
   const id = randomUUID()
   const object = await changeLoadBalancer(
     service,
@@ -108,7 +112,6 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
         listeners: [],
         pools: [{ protocol: above.protocol, members: [values] }],
       })
-      refuseUnsupported(provider, member, values)
       const { last_server_number, monitored } = await touchPool(trx, changed, above.id, 1)
       const placed = { poolId: above.id, member: { id, values }, serverNumber: last_server_number, monitored }
       await storeMembers(trx, changed, [placed])
@@ -174,6 +177,12 @@ async function replaceAll(service: Service, call: Call, right: Right) {
   const bodies = desired.map(({ values }) => values)
   await checkMembers(service, bodies)
   await checkSubnets(network, caller, bodies)
+  const known = enabledProvider(providers, above.provider)
+  if (known.needsMemberSubnets === true) {
+    const added = planBatch(await many(database, existingMembers(above.id)), desired, additiveOnly).create
+    const values = added.map(one => one.values)
+    await requireSubnetsBelow(service, known, above.load_balancer_id, values)
+  }
   try {
     await changeLoadBalancer(
       service,
@@ -182,12 +191,7 @@ async function replaceAll(service: Service, call: Call, right: Right) {
       async (trx, changed) => {
         const provider = enabledProvider(providers, changed.provider)
         for (const { values } of desired) refuseUnsupported(provider, member, values)
-        const existing = await many(
-          trx,
-          sql<ExistingMember>`
-          SELECT id, address, protocol_port FROM member WHERE pool_id = ${above.id} AND change <> 'delete'`,
-        )
-        const plan = planBatch(existing, desired, additiveOnly)
+        const plan = planBatch(await many(trx, existingMembers(above.id)), desired, additiveOnly)
         if (plan.create.length + plan.update.length + plan.remove.length === 0) throw NOTHING_TO_DO
         const members = plan.create.map(({ values }) => values)
         await checkCompatibility(trx, changed.id, provider, {
@@ -202,6 +206,9 @@ async function replaceAll(service: Service, call: Call, right: Right) {
   }
   return { status: 202 }
 }
+
+const existingMembers = (poolId: string) =>
+  sql<ExistingMember>`SELECT id, address, protocol_port FROM member WHERE pool_id = ${poolId} AND change <> 'delete'`
 
 /** Parses `{"members": [...]}` or the bare list. */
 async function readBatch(body: unknown): Promise<RequestedMember[]> {

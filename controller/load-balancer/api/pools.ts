@@ -23,8 +23,9 @@ import type { Service } from '../schema/service.js'
 import { changedPoolReferences, type PoolReferences } from '../tree/certificate-references.js'
 import { selectWithinCapacity, turnsOn } from '../tree/check-capacity.js'
 import { checkCompatibility, constraintsOf } from '../tree/compatibility.js'
+import { requireSubnetsBelow } from '../tree/member-subnets.js'
 import { poolCreateSchema } from '../tree/nested.js'
-import { planPool, refuseUnsupportedObjects } from '../tree/new-objects.js'
+import { membersOf, planPool, refuseUnsupportedObjects } from '../tree/new-objects.js'
 import { apiCaller, type Call, MAX_TREE_BYTES } from './dialect.js'
 import { objectAnswer, objectRoutes } from './object-routes.js'
 import { poolStatistics } from './observed/statistics.js'
@@ -59,8 +60,10 @@ async function create(service: Service, call: Call<z.output<typeof createBody>>,
   const planned = planPool(values, config)
   const objects = { pools: [planned], listeners: [] }
   // Cheap checks first: unsupported objects need no look-ups.
-  refuseUnsupportedObjects(enabledProvider(providers, above.provider), objects)
+  const known = enabledProvider(providers, above.provider)
+  refuseUnsupportedObjects(known, objects)
   await checkReferences(service, apiCaller(call), above.load_balancer_id, objects)
+  await requireSubnetsBelow(service, known, above.load_balancer_id, membersOf(objects))
   const object = await changeLoadBalancer(
     service,
     requestDetail(call, 'create', pool, planned.id),

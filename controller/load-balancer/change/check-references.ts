@@ -5,7 +5,7 @@ import { outsideTurn } from '../../process/turn.js'
 import { checkMembers, checkSubnets } from '../objects/members/rules.js'
 import type { Service } from '../schema/service.js'
 import { newReferences } from '../tree/certificate-references.js'
-import type { NewObjects } from '../tree/new-objects.js'
+import { membersOf, type NewObjects } from '../tree/new-objects.js'
 
 /** The caller of the API, with its token for requests to other services on its behalf. */
 export type ApiCaller = { caller: Caller; token: string }
@@ -23,7 +23,7 @@ export async function checkReferences(
   loadBalancerId: string,
   { pools, listeners }: NewObjects,
 ): Promise<void> {
-  const members = pools.flatMap(pool => pool.members.map(({ values }) => values))
+  const members = membersOf({ pools })
   await checkMembers({ config, network }, members)
   await checkSubnets(network, caller, members)
   const desired = newReferences(

@@ -25,6 +25,8 @@ import { agentUpgrades } from './023-agent-upgrades.js'
 import { routerHost } from './024-router-host.js'
 import { toldControllers } from './025-told-controllers.js'
 import { removedHosts } from './026-removed-hosts.js'
+import { ovnAddresses } from './027-ovn-addresses.js'
+import { membersByPlace } from './028-members-by-place.js'
 
 export const migrations: readonly Migration[] = [
   loadBalancers,
@@ -53,4 +55,6 @@ export const migrations: readonly Migration[] = [
   routerHost,
   toldControllers,
   removedHosts,
+  ovnAddresses,
+  membersByPlace,
 ]

@@ -1,8 +1,13 @@
 import { badRequest, notImplemented } from '../../http/errors.js'
 import type { Resource } from './resource.js'
 
-/** The values of an attribute that a provider supports, or what is wrong with a value, as a clause, or null. */
-type Supported = readonly unknown[] | ((value: unknown) => string | null)
+type Values = Readonly<Record<string, unknown>>
+
+/**
+ * The values of an attribute that a provider supports, or what is wrong with a value of an object with these values, as a
+ * clause, or null.
+ */
+type Supported = readonly unknown[] | ((value: unknown, values: Values) => string | null)
 
 /**
  * Values that a provider supports: resource (its key in bodies) -> attribute -> values. An attribute that is
@@ -28,10 +33,20 @@ export type ProviderCapabilities = {
   /** The provider that this name is an alias of. */
   aliasOf?: string
   supported: SupportedValues
-  /** Whether UDP and SCTP reach members whose IP version differs from that of every VIP. */
-  datagramsAcrossIpVersions: boolean
+  /** Which traffic reaches members whose IP version differs from that of every VIP: `streams` is all but UDP and SCTP. */
+  acrossIpVersions: 'everything' | 'streams' | 'nothing'
+  /** Whether it must know the subnet of a member: one that the request names, or one of the VIP's network. */
+  needsMemberSubnets?: boolean
   /** Whether its load balancers run on machines, which limit connections and members. */
   usesMachines: boolean
+  /** Whether it counts traffic. If not, statistics are null. Default: true. */
+  countsTraffic?: boolean
+  /** Why it has no VIPs on physical networks, and what to do instead, as a clause; absent if it has. */
+  physicalVipProblem?: string
+  /** Why it has no VIPs on ports with security groups, and what to do instead, as a clause; absent if it has. */
+  filteredVipProblem?: string
+  /** Why it fails no load balancer over, as a clause; absent if it does. */
+  failoverProblem?: string
   /** Keys of flavor data and of availability zone data; null if the provider supports none. */
   flavorKeys: readonly ProfileKey[] | null
   availabilityZoneKeys: readonly ProfileKey[] | null
@@ -42,10 +57,17 @@ export type ProviderCapabilities = {
 /** Data of a flavor or an availability zone; an empty object if there is none. */
 export type ProfileData = Readonly<Record<string, unknown>>
 
+/** What a provider needs that is not enabled everywhere, as a sentence. */
+const NEEDS: Readonly<Record<string, string>> = {
+  ovn: ' It needs networks in OVN: an installation with the setting network.driver=ovn.',
+}
+
 /** @throws ApiError 400 when the provider is not enabled */
 export function enabledProvider(providers: readonly ProviderCapabilities[], name: string): ProviderCapabilities {
   const provider = providers.find(one => one.name === name)
-  if (provider === undefined) throw badRequest(`Provider '${name}' is not enabled.`)
+  // A name may be one that every object has.
+  const needs = Object.hasOwn(NEEDS, name) ? NEEDS[name] : ''
+  if (provider === undefined) throw badRequest(`Provider '${name}' is not enabled.${needs}`)
   return provider
 }
 
@@ -56,15 +78,34 @@ export function enabledProvider(providers: readonly ProviderCapabilities[], name
 export function refuseUnsupported(
   { name: provider, supported }: ProviderCapabilities,
   { label, singular }: Resource,
-  values: Readonly<Record<string, unknown>>,
+  values: Values,
 ): void {
   for (const [name, known] of Object.entries(supported[singular] ?? {})) {
     const value = values[name]
     if (value === undefined || value === null) continue
-    const problem = typeof known === 'function' ? known(value) : problemAmong(known, value)
+    const problem = typeof known === 'function' ? known(value, values) : problemAmong(known, value)
     if (problem === null) continue
     throw notImplemented(`Provider '${provider}' does not support a requested option: ${label} ${name} ${problem}`)
   }
+}
+
+/** Where a VIP is to be: whether its network leads to a physical one, and its port has security groups. */
+type VipPlace = { isPhysical: boolean; isFiltered: boolean }
+
+/** @throws ApiError 501 when the provider has no VIPs there */
+export function refuseVipPlace(provider: ProviderCapabilities, { isPhysical, isFiltered }: VipPlace): void {
+  const { name, physicalVipProblem, filteredVipProblem } = provider
+  const refuse = (what: string, problem: string) =>
+    notImplemented(`Provider '${name}' does not support a requested option: ${what}: ${problem}`)
+  if (isPhysical && physicalVipProblem !== undefined) throw refuse('a VIP here', physicalVipProblem)
+  if (isFiltered && filteredVipProblem !== undefined)
+    throw refuse('a VIP port with security groups', filteredVipProblem)
+}
+
+/** @throws ApiError 501 when the provider fails no load balancer over */
+export function refuseFailover({ name, failoverProblem }: ProviderCapabilities): void {
+  if (failoverProblem === undefined) return
+  throw notImplemented(`Provider '${name}' does not support a requested action: failover: ${failoverProblem}`)
 }
 
 function problemAmong(known: readonly unknown[], value: unknown): string | null {

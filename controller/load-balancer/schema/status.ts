@@ -60,7 +60,7 @@ export const statusNeedsReason = (status: OperatingStatus | undefined): boolean 
 export const operatingReason = (object: string, label: string, reason = `${object}.operating_reason`): string =>
   `CASE WHEN ${object}.operating_status NOT IN (${WELL.map(status => `'${status}'`).join(', ')}) THEN json_build_object(
      'text', CASE WHEN NOT ${object}.admin_state_up THEN 'The ${label} is disabled (admin_state_up is false)'
-                  ELSE coalesce(${reason}, 'No amphora has reported the ${label} yet') END,
+                  ELSE coalesce(${reason}, 'No report on the ${label} has come yet') END,
      'since', ${timestamp(`${object}.operating_since`)}) END`
 
 /**

@@ -42,9 +42,12 @@ export async function checkCompatibility(
 ): Promise<void> {
   const cidrs = listeners.flatMap(({ allowed_cidrs }) => allowed_cidrs ?? [])
   const sriov = pools.some(({ members }) => members.some(member => member.request_sriov))
-  const datagramMembers = provider.datagramsAcrossIpVersions
-    ? []
-    : pools.filter(({ protocol }) => isDatagram(protocol)).flatMap(({ members }) => members)
+  const { acrossIpVersions } = provider
+  const bound = pools
+    .filter(
+      ({ protocol }) => acrossIpVersions === 'nothing' || (acrossIpVersions === 'streams' && isDatagram(protocol)),
+    )
+    .flatMap(({ members }) => members)
   const members = pools.flatMap(pool => pool.members)
   if (cidrs.length === 0 && members.length === 0) return
 
@@ -62,10 +65,10 @@ export async function checkCompatibility(
   if (sriov && !facts.allows_sriov_members) {
     throw invalid('The flavor of the load balancer does not allow SR-IOV members.')
   }
-  const unreachable = datagramMembers.find(({ address }) => !versions.includes(isIP(address)))
+  const unreachable = bound.find(({ address }) => !versions.includes(isIP(address)))
   if (unreachable !== undefined) {
     throw notImplemented(
-      `Provider '${provider.name}' does not support a requested option: Mixing IPv4 and IPv6 for UDP and SCTP: member ${unreachable.address}`,
+      `Provider '${provider.name}' does not support a requested option: Mixing IPv4 and IPv6${acrossIpVersions === 'nothing' ? '' : ' for UDP and SCTP'}: member ${unreachable.address}; give the load balancer an additional VIP of its IP version`,
     )
   }
 }

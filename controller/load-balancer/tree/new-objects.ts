@@ -138,6 +138,10 @@ export function planMonitor(body: MonitorBody, poolProtocol: string, settings: L
   return { id: randomUUID(), values: completeMonitor(settings, body) }
 }
 
+/** The bodies of all members. */
+export const membersOf = ({ pools }: Pick<NewObjects, 'pools'>): MemberBody[] =>
+  pools.flatMap(({ members }) => members.map(({ values }) => values))
+
 /** @throws ApiError 501 for the first option that the provider does not support */
 export function refuseUnsupportedObjects(provider: ProviderCapabilities, { pools, listeners }: NewObjects): void {
   for (const { values, policies } of listeners) {
@@ -147,8 +151,17 @@ export function refuseUnsupportedObjects(provider: ProviderCapabilities, { pools
   for (const { values, members, monitor } of pools) {
     refuseUnsupported(provider, pool, values)
     for (const made of members) refuseUnsupported(provider, member, made.values)
-    if (monitor !== null) refuseUnsupported(provider, healthMonitor, monitor.values)
+    if (monitor !== null) refuseUnsupportedMonitor(provider, values.protocol, monitor)
   }
+}
+
+/** The same for a health monitor. Support also depends on the pool's protocol. @throws ApiError 501 */
+export function refuseUnsupportedMonitor(
+  provider: ProviderCapabilities,
+  poolProtocol: string,
+  { values }: NewMonitor,
+): void {
+  refuseUnsupported(provider, healthMonitor, { ...values, pool_protocol: poolProtocol })
 }
 
 /** The same for an L7 policy with its rules. Support also depends on the listener's protocol. @throws ApiError 501 */

@@ -274,21 +274,29 @@ async function placeAddresses(
 }
 
 async function selectNetworks(database: Knex, condition: Fragment): Promise<Network[]> {
-  type Row = { id: string; project_id: string; shared: boolean; mtu: number; subnet_ids: string[] }
+  type Row = {
+    id: string
+    project_id: string
+    shared: boolean
+    mtu: number
+    subnet_ids: string[]
+    is_physical: boolean
+  }
   const rows = await many(
     database,
     sql<Row>`
-      SELECT network.id, network.project_id, network.shared, network.mtu,
+      SELECT network.id, network.project_id, network.shared, network.mtu, network.network_type <> 'local' AS is_physical,
              ARRAY(SELECT subnet.id FROM subnet WHERE subnet.network_id = network.id
                     ORDER BY subnet.created_at, subnet.id) AS subnet_ids
         FROM network WHERE ${condition}`,
   )
-  return rows.map(({ id, project_id, shared, mtu, subnet_ids }) => ({
+  return rows.map(({ id, project_id, shared, mtu, subnet_ids, is_physical }) => ({
     id,
     projectId: project_id,
     shared,
     mtu,
     subnetIds: subnet_ids,
+    isPhysical: is_physical,
   }))
 }
 

@@ -7,6 +7,7 @@ import { routers } from './005-routers.js'
 import { securityGroups } from './006-security-groups.js'
 import { wakeUps } from './007-wake-ups.js'
 import { publicIpv6 } from './008-public-ipv6.js'
+import { surroundings } from './009-surroundings.js'
 
 export const migrations: readonly Migration[] = [
   networks,
@@ -17,4 +18,5 @@ export const migrations: readonly Migration[] = [
   securityGroups,
   wakeUps,
   publicIpv6,
+  surroundings,
 ]

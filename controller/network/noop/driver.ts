@@ -31,7 +31,14 @@ const ipVersionOf = (subnetId: string): 4 | 6 => (subnetId.startsWith(IPV6_ID_PR
 export function noopNetwork(id: string, projectId: string): Network {
   const subnetIds = [noopId('subnet', id), `${IPV6_ID_PREFIX}${noopId('subnet6', id).slice(9)}`]
   // As in Octavia's noop driver, the network contains every subnet.
-  return { id, projectId, shared: true, mtu: 1500, subnetIds: Object.assign(subnetIds, { includes: () => true }) }
+  return {
+    id,
+    projectId,
+    shared: true,
+    mtu: 1500,
+    subnetIds: Object.assign(subnetIds, { includes: () => true }),
+    isPhysical: false,
+  }
 }
 
 /** @param expected an address on it, which decides its family */

@@ -30,7 +30,7 @@ export const amphoraCapabilities = (offers: ComputeOffers): ProviderCapabilities
     l7policy: { listener_protocol: ['HTTP', 'TERMINATED_HTTPS'] },
   },
   usesMachines: true,
-  datagramsAcrossIpVersions: false,
+  acrossIpVersions: 'streams',
   flavorKeys: flavorKeys({ compute_flavor: () => offers.flavors, amp_image_tag: offers.imageTags }),
   availabilityZoneKeys: availabilityZoneKeys({
     compute_zone: () => offers.zones,

@@ -7,7 +7,7 @@ export const noopCapabilities: ProviderCapabilities = {
   description: 'Accepts every load balancer and implements none.',
   supported: {},
   usesMachines: false,
-  datagramsAcrossIpVersions: true,
+  acrossIpVersions: 'everything',
   flavorKeys: flavorKeys(),
   availabilityZoneKeys: availabilityZoneKeys(),
 }

@@ -57,6 +57,8 @@ const ROOT: Faults = { 'another user': true }
 const NO_CA = /^There is no certificate authority a0000000-\S+\. `krater key-manager ca list` lists all\.$/
 const NO_TOKEN = /^key_manager\.crypto\.pkcs11\.library_path is not set\. /
 const NO_ATTACHMENT = /^There is no attachment "web-1"\. `krater network list` shows all\.$/
+const NO_OVN =
+  /^network\.driver is noop: Krater has no networks in OVN\. A new installation has them with `network\.driver: ovn`\.$/
 const NO_HOST_PORT = /^Load balancers reach no port of this host\. /
 const NO_API = /^POST \S+ got no answer \(ECONNREFUSED\)\. `krater up --detach` starts the APIs/
 const LOCAL = { KRATER_NETWORK_DRIVER: 'local', KRATER_COMPUTE_DRIVER: 'namespace' }
@@ -223,6 +225,8 @@ const ROWS: Readonly<Record<string, Row>> = {
   'network detach': { args: ['web-1'], well: { status: 1, says: NO_ATTACHMENT }, faults: ROOT },
   'network open': { environment: LOCAL, well: { status: 0, says: NO_HOST_PORT }, faults: ROOT },
   'network close': { args: ['8081'], environment: LOCAL, well: { status: 0, says: NO_HOST_PORT }, faults: ROOT },
+  'ovn check': { well: { status: 1, says: NO_OVN }, faults: ROOT },
+  'ovn sync': { well: { status: 1, says: NO_OVN }, faults: ROOT },
   'amphora list': { well: { status: 0, says: new RegExp(AMPHORA) }, faults: DATABASE },
   'amphora show': { args: [AMPHORA], well: { status: 0, says: new RegExp(AMPHORA) }, faults: DATABASE },
   'amphora ssh': {

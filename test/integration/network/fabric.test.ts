@@ -11,8 +11,8 @@ import type { NetworkDriver } from '../../../controller/network/driver.js'
 import { Fabric } from '../../../controller/network/local/fabric.js'
 import { guardHostLeg, unguardHostLeg } from '../../../controller/network/local/host/host-guard.js'
 import { ip, links } from '../../../controller/network/local/ip-command.js'
-import { whoAnswers } from '../../../controller/network/local/lookout.js'
 import { uplinkFabricEnd } from '../../../controller/network/local/uplink-frames.js'
+import { whoAnswers } from '../../../controller/network/local/visits/lookout.js'
 import { ask, createWorld, giveAddresses, nic, server } from '../../support/worlds/fabric-world.js'
 
 const run = promisify(execFile)

@@ -105,6 +105,57 @@ t.test('ports', async t => {
     t.equal((await call(`DELETE /v2.0/ports/${vip.id}`, ADMIN)).status, 204)
   })
 
+  await t.test('the ports of load balancers in OVN are nobody else’s, not even the network’s owner’s', async t => {
+    const outer = await create('network', { 'router:external': true }, ADMIN)
+    await create('subnet', { network_id: outer.id, cidr: '203.0.113.0/24' }, ADMIN)
+    const floating = await create('floatingip', { floating_network_id: outer.id })
+    const router = await create('router', {})
+    for (const [deviceOwner, name] of [
+      [PORT_OWNER.balancer, `ovn-balancer-${network.id}`],
+      [PORT_OWNER.probe, `ovn-lb-hm-${v4.id}`],
+    ] as const) {
+      const request = { networkId: network.id, projectId: 'a', fixedIps: [{ subnetId: v4.id }], name, deviceId: name }
+      const hidden = await driver.ensurePort({ ...request, deviceOwner })
+      const [fixed] = hidden.fixedIps
+      const path = `/v2.0/ports/${hidden.id}`
+      t.match((await call(`GET ${path}`, A)).body.port, { name, device_owner: deviceOwner }, 'as other ports there')
+      t.equal((await call(`GET ${path}`, B)).status, 404)
+      isFault(t, await call(`DELETE ${path}`, A), 409, 'ServicePortInUse', /cannot be deleted directly/)
+      for (const port of [
+        { name: 'mine' },
+        { description: 'mine' },
+        { admin_state_up: false },
+        { device_id: '' },
+        { device_owner: '' },
+        { fixed_ips: [] },
+        { fixed_ips: [{ subnet_id: v4.id, ip_address: fixed?.address }, { subnet_id: v6.id }] },
+        { security_groups: [] },
+        { port_security_enabled: false },
+        { allowed_address_pairs: [{ ip_address: '10.20.0.9' }] },
+      ])
+        isFault(t, await call(`PUT ${path}`, A, { port }), 409, 'PortInUse', /A service of Krater uses it/)
+      t.match((await call(`GET ${path}`, A)).body.port, { name, fixed_ips: [{ ip_address: fixed?.address }] })
+      isFault(t, await make({ fixed_ips: [{ ip_address: fixed?.address }] }), 409, 'IpAddressAlreadyAllocated')
+      isFault(
+        t,
+        await call(`PUT /v2.0/routers/${router.id}/add_router_interface`, A, { port_id: hidden.id }),
+        409,
+        'PortInUse',
+      )
+      const association = { floatingip: { port_id: hidden.id } }
+      const associated = await call(`PUT /v2.0/floatingips/${floating.id}`, A, association)
+      isFault(t, associated, 400, 'BadRequest', /a service of Krater uses it/)
+      isFault(t, await call(`DELETE /v2.0/subnets/${v4.id}`, A), 409, 'SubnetInUse')
+      for (const token of [A, ADMIN]) {
+        isFault(t, await make({ device_owner: deviceOwner }, token), 400, 'InvalidInput', /only services of Krater/)
+        const own = (await make({}, token)).body.port as Item
+        const forged = await call(`PUT /v2.0/ports/${own.id}`, token, { port: { device_owner: deviceOwner } })
+        isFault(t, forged, 400, 'InvalidInput', /only services of Krater/)
+      }
+      t.equal((await call(`DELETE ${path}`, ADMIN)).status, 204, 'an administrator may')
+    }
+  })
+
   await t.test('a network’s owner sees and may delete other projects’ ports on it', async t => {
     const foreign = (await make({ project_id: 'b' }, ADMIN)).body.port as Item
     t.equal((await call(`GET /v2.0/ports/${foreign.id}`, A)).status, 200)

@@ -47,4 +47,6 @@ t.test('a router and its floating IPs wake the network worker, and a change of n
     'router',
   ])
   t.strictSame(await toldBy(() => call(`PUT /v2.0/ports/${port.id}/tags/x`, A)), [])
+  for (const change of [{ enable_dhcp: false }, { dns_nameservers: ['192.0.2.1'] }])
+    t.match(await toldBy(() => call(`PUT /v2.0/subnets/${subnet.id}`, A, { subnet: change })), ['subnet'])
 })

@@ -10,6 +10,7 @@ import type { NetworkDriver } from '../../../controller/network/driver.js'
 import { createNoopNetworkDriver } from '../../../controller/network/noop/driver.js'
 import { amphoraCapabilities } from '../../../controller/provider/amphora/capabilities.js'
 import { noopCapabilities } from '../../../controller/provider/noop/capabilities.js'
+import { ovnCapabilities } from '../../../controller/provider/ovn/capabilities.js'
 import { createTestDatabase } from '../database/database.js'
 import { failNewest, settleNewest } from '../database/worker-outcomes.js'
 import { offersOf } from '../inputs/placement.js'
@@ -63,8 +64,13 @@ export async function startTestApi(
 ): Promise<TestApi> {
   const testDatabase = await createTestDatabase()
   const database = testDatabase.of('load_balancer')
+  const capabilitiesOf = (name: string) => {
+    if (name === 'noop_driver') return noopCapabilities
+    // With its datapath in userspace.
+    return name === 'ovn' ? ovnCapabilities('netdev') : amphoraCapabilities(options.offers ?? offersOf())
+  }
   const providers = (options.providers ?? ['amphora', 'other']).map(name => ({
-    ...(name === 'noop_driver' ? noopCapabilities : amphoraCapabilities(options.offers ?? offersOf())),
+    ...capabilitiesOf(name),
     name,
     description: `The ${name} provider`,
   }))

@@ -16,7 +16,7 @@ export const BARBICAN: TempestSettings = {
   key_manager: { min_microversion: '1.0', max_microversion: '1.2' },
 }
 
-const PROVIDERS = providerCapabilities(offersOf({ driver: 'noop' })).map(
+const PROVIDERS = providerCapabilities({ compute: offersOf({ driver: 'noop' }), ovn: null }).map(
   ({ name, description }) => `${name}:${description}`,
 )
 

@@ -2,7 +2,7 @@ import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { promisify } from 'node:util'
 import type { Test } from 'tap'
-import { Fabric } from '../../../controller/network/local/fabric.js'
+import { fabricOf } from '../../../controller/cli/wiring/drivers.js'
 import type { Krater } from '../worlds/krater.js'
 
 const run = promisify(execFile)
@@ -45,7 +45,7 @@ export async function createMember(
   })) as { port: { id: string; mac_address: string; fixed_ips: { ip_address: string }[] } }
   const address = port.fixed_ips[0]?.ip_address ?? ''
   const namespace = `test-${krater.instance()}-${name}`
-  const fabric = new Fabric({ instance: krater.instance() })
+  const fabric = fabricOf(krater.directory)
   const ip = (...args: string[]) => run('ip', args, { timeout: 10_000 })
   await ip('netns', 'add', namespace)
   let server: ChildProcess | null = null

@@ -127,6 +127,7 @@ export function createAmphoraWorld() {
           projectId: 'service',
           shared: true,
           mtu: 1450,
+          isPhysical: false,
           subnetIds: SUBNETS.filter(known => known.networkId === id).map(known => known.id),
         })),
       subnets: ids => lookUp(() => SUBNETS.filter(known => ids.includes(known.id))),
@@ -181,7 +182,14 @@ export function createAmphoraWorld() {
       boundPorts: async () => [],
       portsOf: device => lookUp(() => [...ports.values()].filter(port => port.deviceId === device)),
       managementNetwork: async () => ({
-        network: { id: SUBNETS[4]!.networkId, projectId: 'service', shared: false, mtu: 1500, subnetIds: [] },
+        network: {
+          id: SUBNETS[4]!.networkId,
+          projectId: 'service',
+          shared: false,
+          mtu: 1500,
+          subnetIds: [],
+          isPhysical: false,
+        },
         subnet: SUBNETS[4]!,
         controllerAddress: '10.0.0.1',
       }),

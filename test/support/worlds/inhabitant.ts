@@ -1,6 +1,7 @@
-import type { ChildProcess } from 'node:child_process'
+import { type ChildProcess, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { createInterface } from 'node:readline'
+import type { Ending } from './tenant-machine.js'
 
 /** A program in a network namespace that serves on port 8080, TCP and UDP, and speaks to such servers. */
 export type Inhabitant = {
@@ -118,3 +119,15 @@ export async function inhabit(
     say: (connection, waitMs = 3_000) => request({ what: 'say', on: connection, waitMs }).answer,
   }
 }
+
+/** Starts it in a named network namespace. It ends with the test. */
+export const inhabitNamespace = (t: Ending, name: string, namespace: string): Promise<Inhabitant> =>
+  inhabit(name, (program, args) => {
+    const child = spawn('ip', ['netns', 'exec', namespace, program, ...args], { stdio: ['pipe', 'pipe', 'inherit'] })
+    const ended = once(child, 'exit')
+    t.teardown(async () => {
+      child.kill('SIGKILL')
+      await ended
+    })
+    return child
+  })

@@ -19,6 +19,9 @@ const run = promisify(execFile)
 const root = dirname(dirname(dirname(dirname(fileURLToPath(import.meta.url)))))
 const program = join(root, 'dist/krater.js')
 
+/** KRATER_TEST_NETWORK_DRIVER=ovn runs tests of a whole Krater on networks in OVN. */
+const { KRATER_TEST_NETWORK_DRIVER: otherDriver } = process.env
+
 export type CommandResult = { status: number; stdout: string; stderr: string }
 
 /** A whole Krater: real processes, and its own PostgreSQL, ports and networks. */
@@ -60,6 +63,7 @@ export async function createKrater(t: Test, settings: Readonly<Record<string, st
     KRATER_STATE_DIR: directory,
     // The cheapest hash: tests log in all the time.
     KRATER_IDENTITY_PASSWORD_HASH_ROUNDS: '14',
+    ...(otherDriver !== undefined && { KRATER_NETWORK_DRIVER: otherDriver }),
     ...settings,
   }
   const children: ChildProcess[] = []

@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto'
 import type { Database } from '../../../controller/database/connection.js'
 import { parseCidr } from '../../../controller/network/addresses.js'
-import { PORT_OWNER } from '../../../controller/network/driver.js'
+import { PORT_OWNER, ROUTER_PORT_OWNER } from '../../../controller/network/driver.js'
 import { insertPort } from '../../../controller/network/local/ports.js'
 import { insertSubnet } from '../../../controller/network/local/subnets.js'
 
@@ -60,6 +60,31 @@ export function networkRows(database: Database) {
     },
     port,
     router: (columns: object = {}) => inserted('router', { project_id: PROJECT, ...columns }),
+    /** Ports of VIPs with an address each, from one on. */
+    manyPorts: async (subnet: SubnetRow, first: string, count: number): Promise<void> => {
+      await database.raw(
+        `WITH made AS (
+           INSERT INTO port (network_id, project_id, device_id, device_owner, mac_address)
+           SELECT ?, ?, '', ?, (lpad(to_hex(number), 12, '0'))::macaddr FROM generate_series(1, ?::integer) number
+           RETURNING id, mac_address)
+         INSERT INTO fixed_ip (subnet_id, address, port_id)
+         SELECT ?, ?::inet + row_number() OVER (), id FROM made`,
+        [subnet.networkId, PROJECT, PORT_OWNER.vip, count, subnet.id, first],
+      )
+    },
+    /** Routers with a leg each, from one address on. */
+    manyRouters: async (subnet: SubnetRow, first: string, count: number): Promise<void> => {
+      await database.raw(
+        `WITH router AS (INSERT INTO router (project_id) SELECT ? FROM generate_series(1, ?::integer) RETURNING id),
+              numbered AS (SELECT id, gen_random_uuid() AS port_id, row_number() OVER () AS number FROM router),
+              made AS (
+                INSERT INTO port (id, network_id, project_id, device_id, device_owner, mac_address)
+                SELECT port_id, ?, ?, id::text, ?, ('02' || lpad(to_hex(number), 10, '0'))::macaddr FROM numbered),
+              leg AS (INSERT INTO router_port (port_id, router_id, gateway) SELECT port_id, id, false FROM numbered)
+         INSERT INTO fixed_ip (subnet_id, address, port_id) SELECT ?, ?::inet + number, port_id FROM numbered`,
+        [PROJECT, count, subnet.networkId, PROJECT, ROUTER_PORT_OWNER.interface, subnet.id, first],
+      )
+    },
     /** A router's leg. */
     leg: async (router: string, subnets: readonly [SubnetRow, string][], gateway = false) => {
       const owner = gateway ? 'network:router_gateway' : 'network:router_interface'

@@ -1,7 +1,7 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { promisify } from 'node:util'
-import { Fabric } from '../../../controller/network/local/fabric.js'
+import { fabricOf } from '../../../controller/cli/wiring/drivers.js'
 import type { Krater } from './krater.js'
 
 const run = promisify(execFile)
@@ -27,7 +27,7 @@ export type TenantMachine = {
 /** A tenant's machine: a network namespace of the test. It ends with the test. */
 export async function createTenantMachine(
   t: Ending,
-  krater: Pick<Krater, 'api' | 'instance'>,
+  krater: Pick<Krater, 'api' | 'instance' | 'directory'>,
   name: string,
 ): Promise<TenantMachine> {
   const api = await krater.api()
@@ -36,7 +36,7 @@ export async function createTenantMachine(
     return (answer as Record<typeof kind, T>)[kind]
   }
   const namespace = `test-${krater.instance()}-${name}`
-  const fabric = new Fabric({ instance: krater.instance() })
+  const fabric = fabricOf(krater.directory)
   const ip = (...args: string[]) => run('ip', args, { timeout: 10_000 })
   await ip('netns', 'add', namespace)
   t.teardown(() => ip('netns', 'delete', namespace))

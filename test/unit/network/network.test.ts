@@ -2,6 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { ApiError } from '../../../controller/http/errors.js'
 import {
+  cidrsOutside,
   contains,
   defaultGateway,
   defaultPools,
@@ -82,6 +83,31 @@ t.test('addresses', async t => {
       t.equal(parseCidr(text), null, text)
     }
     fc.assert(fc.property(fc.string(), text => parseCidr(text) === null || parseCidr(parseCidr(text)!.text) !== null))
+  })
+
+  await t.test('that are in none of some CIDRs are in one of those outside them', async t => {
+    t.same(cidrsOutside(4, []), ['0.0.0.0/0'])
+    t.same(cidrsOutside(4, ['10.0.0.0/8', '0.0.0.0/0']), [])
+    t.same(cidrsOutside(4, ['fd00::/8']), ['0.0.0.0/0'])
+    t.same(cidrsOutside(4, ['64.0.0.0/2', '128.0.0.0/1']), ['0.0.0.0/2'])
+    t.equal(cidrsOutside(6, ['2001:db8::1/128']).length, 128)
+    const cidr = fc.tuple(fc.ipV4(), fc.integer({ min: 0, max: 32 })).map(([base, prefix]) => `${base}/${prefix}`)
+    const isIn = (cidrs: readonly string[], address: string) =>
+      cidrs.filter(text => contains(parseCidr(text)!, address)).length
+    fc.assert(
+      fc.property(fc.array(cidr, { maxLength: 10 }), fc.ipV4(), (cidrs, other) =>
+        [
+          other,
+          ...cidrs
+            .map(text => parseCidr(text)!)
+            .flatMap(({ first, last }) =>
+              [first, first - 1n, last, last + 1n]
+                .filter(value => value >= 0n && value < 1n << 32n)
+                .map(value => formatAddress(4, value)),
+            ),
+        ].every(address => isIn(cidrsOutside(4, cidrs), address) === (isIn(cidrs, address) === 0 ? 1 : 0)),
+      ),
+    )
   })
 
   await t.test('exclude network, broadcast and gateway from a subnet’s default pools', async t => {

@@ -14,6 +14,7 @@ import { filesOf, usesPrivateCluster, whyNotFromElsewhere } from '../../state-di
 import { bundledFiles, type HostBundle, packBundle } from '../../state-directory/host-bundle.js'
 import { print } from '../../terminal.js'
 import { databaseUrl, type Instance } from '../../wiring/instance.js'
+import { usesOvn } from '../../wiring/network/ovn.js'
 import { requireHostId, VERSION } from '../../wiring/this-host.js'
 import { withHosts } from './with-hosts.js'
 
@@ -58,6 +59,10 @@ function requireSharing(instance: Instance): void {
   const { directory, config } = instance
   const file = configurationFile(directory)
   requireHostId(directory)
+  if (usesOvn(instance))
+    throw new OperatorError(
+      `network.driver is ovn: Krater's rows in OVN belong to one controller host. Several hosts need another network driver.`,
+    )
   if (usesPrivateCluster(config, directory)) {
     throw new OperatorError(
       `This host has a PostgreSQL of its own, which no other machine reaches. Several hosts need a server that all of them reach: dump the databases of this one and restore them there, set its URL as database.url in ${file} instead of the URLs there (postgres://ROLE:PASSWORD@SERVER/DATABASE?sslmode=verify-full&sslrootcert=FILE), and start Krater again. docs/several-hosts.md shows each step.`,

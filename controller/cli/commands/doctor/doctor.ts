@@ -18,6 +18,7 @@ import { environmentOf } from './environment.js'
 import { checkKeyFiles, checkKeyManager } from './keys.js'
 import { checkKeystone } from './keystone.js'
 import { checkDisk, checkKernel, checkPackages } from './machine.js'
+import { checkOvn } from './networks/ovn.js'
 import { checkPhysicalNetworks } from './networks/physical-networks.js'
 import { checkReach } from './networks/reach.js'
 import { checkRouters } from './networks/routers.js'
@@ -54,6 +55,7 @@ export async function doctor(directory: string): Promise<number> {
       await check('master key', () => checkKeyManager(instance))
       await check('controller hosts', () => checkControllerHosts(instance))
       await check('amphorae', () => checkAmphorae(instance, running))
+      await check('OVN', () => checkOvn(instance))
       await check('routers', () => checkRouters(instance))
       await check('reach', () => checkReach(instance))
       await check('physical networks', () => checkPhysicalNetworks(instance))

@@ -9,7 +9,7 @@ import { OperatorError } from '../../operator-error.js'
 import { changeSettings } from '../../state-directory/change-settings.js'
 import { print } from '../../terminal.js'
 import { requireInstanceId } from '../../wiring/drivers.js'
-import { hostLegName } from '../../wiring/host-networks.js'
+import { hostLegName } from '../../wiring/network/host-networks.js'
 import { restart } from '../up/restart.js'
 
 export type HostPort = { protocol: 'tcp' | 'udp'; port: number }

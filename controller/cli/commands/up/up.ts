@@ -30,9 +30,10 @@ import { ensureInstanceId, ensureStateDirectory } from '../../state-directory/in
 import { recordRunning, runningProcesses } from '../../state-directory/run-record.js'
 import { dim, print } from '../../terminal.js'
 import { fabricOf } from '../../wiring/drivers.js'
-import { ensureHostInterfaces } from '../../wiring/host-networks.js'
 import { type Instance, openDatabase } from '../../wiring/instance.js'
 import { openKeyring } from '../../wiring/key-manager/keyring.js'
+import { ensureHostInterfaces } from '../../wiring/network/host-networks.js'
+import { prepareOvn, requireSameSwitching } from '../../wiring/network/ovn.js'
 import { registerThisHost } from '../../wiring/this-host.js'
 import { startInBackground } from './detach.js'
 import { join } from './join.js'
@@ -165,6 +166,7 @@ async function prepare(
   const instance: Instance = { directory, config }
   await requireProtectedApis(config, listenersOf(config, null))
   requirePackages(instance)
+  await requireSameSwitching(instance)
   requireDiskSpace(directory)
   await requireFreePorts(instance, healthManagerHostBefore(config))
   save(report)
@@ -181,8 +183,13 @@ async function prepare(
   const networks = await bootstrap(instance)
   await checkMasterKeys(instance)
   await registerAndRecheck(instance)
+  if (networkDriver(config.network.driver).switching === 'ovn') {
+    steps.begin('Starting OVN')
+    await prepareOvn(instance)
+  }
   await requireFreePorts(instance, await connectHost(instance, instanceId, networks))
-  if (networks !== null) for (const line of await connectPhysicalNetworks(instance)) report(line)
+  if (networks !== null && networkDriver(config.network.driver).switching === 'bridges')
+    for (const line of await connectPhysicalNetworks(instance)) report(line)
   return { instance, networks }
 }
 

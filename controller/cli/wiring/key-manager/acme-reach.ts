@@ -6,7 +6,7 @@ import type { Reach, Route } from '../../../key-manager/acme-server/validation/r
 import { newId } from '../../../key-manager/ids.js'
 import { type NetworkDriver, NoAddressLeft, type Subnet } from '../../../network/driver.js'
 import type { Fabric } from '../../../network/local/fabric.js'
-import { admitVisitor } from '../../../network/local/visitor.js'
+import { admitVisitor } from '../../../network/local/visits/visitor.js'
 
 export type ReachOptions = {
   driver: NetworkDriver

@@ -16,6 +16,9 @@ import { type Call, route } from '../dialect.js'
 
 const COUNTERS = ['bytes_in', 'bytes_out', 'total_connections', 'request_errors'] as const
 
+/** Of a load balancer whose provider counts nothing. */
+const NO_TOTALS = JSON.stringify(Object.fromEntries([...COUNTERS, 'active_connections'].map(name => [name, null])))
+
 /**
  * Totals since the listeners or pools were created, across all amphorae. Active connections count only amphorae
  * in service.
@@ -28,15 +31,17 @@ const TOTALS = `json_build_object(${[
 const totalsOf = (statistics: string, condition: string): string =>
   `(SELECT ${TOTALS} FROM ${statistics} s LEFT JOIN amphora a ON a.id = s.amphora_id WHERE ${condition})`
 
-const LOAD_BALANCER = `SELECT o.project_id,
+const LOAD_BALANCER = `SELECT o.project_id, o.provider,
   ${totalsOf('listener_statistics', 's.listener_id IN (SELECT l.id FROM listener l WHERE l.load_balancer_id = o.id)')} AS json
   FROM load_balancer o WHERE o.id = `
 
-const LISTENER = `SELECT o.project_id, ${totalsOf('listener_statistics', 's.listener_id = o.id')} AS json
+const PROVIDER = '(SELECT lb.provider FROM load_balancer lb WHERE lb.id = o.load_balancer_id) AS provider'
+
+const LISTENER = `SELECT o.project_id, ${PROVIDER}, ${totalsOf('listener_statistics', 's.listener_id = o.id')} AS json
   FROM listener o WHERE o.id = `
 
 /** Traffic of a pool through all current and former listeners. */
-const POOL = `SELECT o.project_id, ${totalsOf('pool_statistics', 's.pool_id = o.id')} AS json FROM pool o WHERE o.id = `
+const POOL = `SELECT o.project_id, ${PROVIDER}, ${totalsOf('pool_statistics', 's.pool_id = o.id')} AS json FROM pool o WHERE o.id = `
 
 /** One entry per listener; no row before the first report. */
 const AMPHORA = `SELECT lb.project_id, json_agg(json_build_object(
@@ -82,7 +87,7 @@ export const amphoraStatistics = route({
 
 /** @throws ApiError 403, or 404 when `select` returns no row */
 async function answer(
-  { database }: Service,
+  { database, providers }: Service,
   { caller, params, queryString }: Call,
   right: Right,
   { label, select, key, group = '' }: { label: string; select: string; key: string; group?: string },
@@ -93,8 +98,12 @@ async function answer(
   const row =
     uuid === null
       ? undefined
-      : await maybeOne(database, sql<{ project_id: string; json: string }>`${trusted(select)}${uuid}${trusted(group)}`)
+      : await maybeOne(
+          database,
+          sql<{ project_id: string; provider?: string; json: string }>`${trusted(select)}${uuid}${trusted(group)}`,
+        )
   if (row === undefined) throw missing(label, id)
   authorise(caller, right, row.project_id)
-  return { status: 200, json: wrapped(key, row.json) }
+  const isCounted = providers.find(({ name }) => name === row.provider)?.countsTraffic ?? true
+  return { status: 200, json: wrapped(key, isCounted ? row.json : NO_TOTALS) }
 }

@@ -4,7 +4,7 @@ import type { Database } from '../../../database/connection.js'
 import { execute, many, maybeOne } from '../../../database/query.js'
 import { assignments, sql } from '../../../database/sql.js'
 import type { Caller } from '../../../identity/caller.js'
-import { ROUTER_PORT_OWNERS } from '../../driver.js'
+import { isHiddenOwner, ROUTER_PORT_OWNERS } from '../../driver.js'
 import { insertPort } from '../../local/ports.js'
 import type { SharedAddresses } from '../../local/shared-addresses.js'
 import { isAdmin } from '../../visibility.js'
@@ -67,17 +67,25 @@ export const createPorts = (database: Database, config: PortSettings): Changeabl
 
 const ROUTER_OWNERS: ReadonlySet<string> = new Set(ROUTER_PORT_OWNERS)
 
+type Owned = { device_owner: string }
+
 /** Whether the load balancer service made or uses the port. */
-const isServicePort = ({ device_owner }: { device_owner: string }) => device_owner.startsWith('Octavia')
+const isServicePort = ({ device_owner }: Owned) => device_owner.startsWith('Octavia') || isHiddenPort({ device_owner })
+
+/** Whether a service uses it for itself: what it holds is not on behalf of the port's project. */
+const isHiddenPort = ({ device_owner }: Owned) => isHiddenOwner(device_owner)
 
 /** Whether a router or a floating IP has the port. */
-const isRouterPort = ({ device_owner }: { device_owner: string }) => ROUTER_OWNERS.has(device_owner)
+const isRouterPort = ({ device_owner }: Owned) => ROUTER_OWNERS.has(device_owner)
 
 /** Tenants may not forge the device_owner of services: the orphan sweep and other rules rely on it. */
 function requireDeviceRights(caller: Caller, deviceOwner: string | undefined, verb: string): void {
   if (deviceOwner === undefined) return
   if (isRouterPort({ device_owner: deviceOwner })) {
     throw invalidInput(`only routers and floating IPs have ports with the device_owner ${deviceOwner}`)
+  }
+  if (isHiddenPort({ device_owner: deviceOwner })) {
+    throw invalidInput(`only services of Krater have ports with the device_owner ${deviceOwner}`)
   }
   if (isAdmin(caller)) return
   if (deviceOwner.startsWith('network:') || isServicePort({ device_owner: deviceOwner })) {
@@ -155,8 +163,9 @@ async function update(
   if (changesUse && isRouterPort(row)) {
     throw conflict('PortInUse', `Unable to complete operation on port ${id}. It belongs to a router or floating IP.`)
   }
-  if (changesUse && isServicePort(row) && !isAdmin(caller)) {
-    throw conflict('PortInUse', `Unable to complete operation on port ${id}. The load balancer service uses it.`)
+  if ((isHiddenPort(row) || (changesUse && isServicePort(row))) && !isAdmin(caller)) {
+    const user = isHiddenPort(row) ? 'A service of Krater' : 'The load balancer service'
+    throw conflict('PortInUse', `Unable to complete operation on port ${id}. ${user} uses it.`)
   }
   requireSecurityRights(caller, { project_id: row.network_project_id }, body, row.port_security_enabled, 'update')
   if (mac_address !== undefined && mac_address !== row.mac_address) {

@@ -2,6 +2,7 @@ import type { Knex } from 'knex'
 import { execute, many, maybeOne, one } from '../../../database/query.js'
 import { sql } from '../../../database/sql.js'
 import type { Caller } from '../../../identity/caller.js'
+import { isHiddenOwner } from '../../driver.js'
 import { badRequest, conflict, NeutronError, notFound } from '../neutron-error.js'
 import { type PortRow, portSource } from '../ports/port-source.js'
 import { selectOne } from '../select.js'
@@ -70,6 +71,9 @@ async function associate(
       'floatingip',
       `Cannot process floating IP association with Port ${portId}, since that port is owned by a different tenant`,
     )
+  }
+  if (isHiddenOwner(port.device_owner)) {
+    throw badRequest('floatingip', `Cannot associate a floating IP with Port ${portId}: a service of Krater uses it`)
   }
   const fixed = chooseAddress(port, wanted)
   const routerId = await lockRouter(trx, floating, port, fixed.subnet_id)

@@ -31,7 +31,7 @@ t.test('providers, and the profile keys that each supports', async t => {
       certificates: ANY_CERTIFICATE,
       validate: async token => callerOf(token),
       identityUrl: '',
-      providers: [...providerCapabilities(offersOf({ driver: 'noop' })), bare],
+      providers: [...providerCapabilities({ compute: offersOf({ driver: 'noop' }), ovn: null }), bare],
       config: configurationSchema.parse({}).load_balancer,
       log: createLog('test', 'silent'),
     }),
@@ -117,7 +117,9 @@ t.test('providers, and the profile keys that each supports', async t => {
 t.test('amphorae of the noop compute driver may have any flavor and zone, those of another what it offers', async t => {
   const data = { compute_flavor: 'large', amp_image_tag: 'beta', sriov_vip: true }
   const zone = { compute_zone: 'nova', volume_zone: 'cinder', management_network: SUBNET }
-  const [anything, some] = [{ driver: 'noop' }, {}].map(compute => providerCapabilities(offersOf(compute))[0])
+  const [anything, some] = [{ driver: 'noop' }, {}].map(
+    compute => providerCapabilities({ compute: offersOf(compute), ovn: null })[0],
+  )
   const refusal = (check: () => void) => {
     try {
       check()

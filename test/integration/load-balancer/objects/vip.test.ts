@@ -36,7 +36,7 @@ t.test('sources of the VIP', async t => {
       [IPV4, FULL, IPV6].includes(id) && caller.project?.id === OWN ? subnetOf(id) : null,
     findNetwork: async (caller, id) =>
       id === NETWORK && caller.project?.id === OWN
-        ? { id, projectId: OWN, shared: false, mtu: 1500, subnetIds: [IPV6, FULL, IPV4] }
+        ? { id, projectId: OWN, shared: false, mtu: 1500, isPhysical: false, subnetIds: [IPV6, FULL, IPV4] }
         : null,
     subnets: async ids => ids.map(id => subnetOf(id)),
     freeAddresses: async id => (id === FULL ? 1 : 100),

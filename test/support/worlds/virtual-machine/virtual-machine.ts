@@ -52,7 +52,6 @@ PrintLastLog no
 MaxSessions 100
 `,
 }
-const MEMORY = '3G'
 /** An emulated processor: without AVX, for which QEMU has no fast code, and with a source of random numbers. */
 const PROCESSOR = 'Nehalem,+rdrand'
 /** The emulated machine has no other clock than a slow one, unless the kernel trusts the processor's. */
@@ -77,14 +76,23 @@ export type VirtualMachine = {
   forward: (path: string) => Promise<string>
 }
 
+export type VirtualMachineOptions = {
+  /** Of this host, which the machine sees too. */
+  directories?: readonly string[]
+  /** As QEMU writes it. */
+  memory?: string
+  /** A tap interface of this host that the machine has as `eth1`, with its MAC address and MTU. */
+  cable?: { tap: string; macAddress: string; mtu: number }
+}
+
 /**
  * Starts a virtual machine, emulated by QEMU. It sees the host's /usr, this checkout, the Node.js that runs and
- * `directories`, at their places and read-only. It has no network but the one for `run` and `forward`. It ends with
- * the test.
+ * `directories`, at their places and read-only. It has no network but its cable, and the one for `run` and `forward`.
+ * It ends with the test.
  */
 export async function startVirtualMachine(
   t: Pick<Test, 'teardown'>,
-  directories: readonly string[] = [],
+  { directories = [], memory = '3G', cable }: VirtualMachineOptions = {},
 ): Promise<VirtualMachine> {
   const directory = mkdtempSync(join(tmpdir(), 'vm-'))
   const keys = { host: newSshKeyPair(), client: newSshKeyPair() }
@@ -104,7 +112,7 @@ export async function startVirtualMachine(
     rmSync(directory, { recursive: true, force: true })
   })
   await Promise.all(shares.map((_, index) => appears(join(directory, `share${index}`))))
-  const qemu = startQemu(directory, shares.length, initial, port)
+  const qemu = startQemu(directory, { shares: shares.length, initial, port, memory, cable })
   children.unshift(qemu)
   const ssh = await connect({ port, keys, ended: () => qemu.exitCode !== null }).catch(error => {
     throw new Error(`The virtual machine does not answer: ${error}\n${consoleTail(directory)}`)
@@ -196,7 +204,14 @@ function startShare(path: string, socket: string): ChildProcess {
   return spawn('unshare', ['--mount', 'bash', '-c', script, 'virtiofsd', ...words], { stdio: 'ignore' })
 }
 
-function startQemu(directory: string, shares: number, initial: string, port: number): ChildProcess {
+type QemuOptions = Pick<VirtualMachineOptions, 'cable'> & {
+  shares: number
+  initial: string
+  port: number
+  memory: string
+}
+
+function startQemu(directory: string, { shares, initial, port, memory, cable }: QemuOptions): ChildProcess {
   const [kernel = ''] = readdirSync(join(kernelDirectory, 'boot')).filter(name => name.startsWith('vmlinuz-'))
   const devices = Array.from({ length: shares }, (_, index) => [
     ...['-chardev', `socket,id=share${index},path=${join(directory, `share${index}`)}`],
@@ -204,8 +219,8 @@ function startQemu(directory: string, shares: number, initial: string, port: num
   ])
   const words = [
     ...['-machine', 'q35,usb=off,memory-backend=memory', '-accel', 'tcg,thread=multi,tb-size=512'],
-    ...['-cpu', PROCESSOR, '-smp', '2', '-m', MEMORY],
-    ...['-object', `memory-backend-memfd,id=memory,size=${MEMORY},share=on`],
+    ...['-cpu', PROCESSOR, '-smp', '2', '-m', memory],
+    ...['-object', `memory-backend-memfd,id=memory,size=${memory},share=on`],
     ...['-nographic', '-nodefaults', '-no-user-config', '-no-reboot'],
     ...['-serial', `file:${join(directory, 'console')}`],
     ...['-kernel', join(kernelDirectory, 'boot', kernel), '-initrd', initial, '-append', KERNEL_OPTIONS],
@@ -213,6 +228,12 @@ function startQemu(directory: string, shares: number, initial: string, port: num
     ...['-device', 'virtio-rng-pci'],
     ...['-netdev', `user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:${port}-:22`],
     ...['-device', 'virtio-net-pci,netdev=net,romfile='],
+    ...(cable === undefined
+      ? []
+      : [
+          ...['-netdev', `tap,id=cable,ifname=${cable.tap},script=no,downscript=no`],
+          ...['-device', `virtio-net-pci,netdev=cable,mac=${cable.macAddress},host_mtu=${cable.mtu},romfile=`],
+        ]),
   ]
   return spawn('qemu-system-x86_64', words, { stdio: ['ignore', 'ignore', 'inherit'] })
 }

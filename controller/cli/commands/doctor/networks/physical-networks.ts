@@ -16,6 +16,7 @@ import { providerNetworks } from '../../../../network/local/uplinks/provider-net
 import { admittedVlans, detailedLinks } from '../../../../network/local/uplinks/uplinks.js'
 import { networkDriverOf, requireInstanceId } from '../../../wiring/drivers.js'
 import { type Instance, openDatabase } from '../../../wiring/instance.js'
+import { hasOwnOvn } from '../../../wiring/network/ovn.js'
 import { blockingChain, passCommands, readRuleset } from './firewall.js'
 import { type Answer, whoHas } from './frame-probe.js'
 
@@ -29,7 +30,9 @@ const unusedMacAddress = () =>
 
 /** Whether the networks on physical networks lead there, and whether their addresses are theirs alone. */
 export async function checkPhysicalNetworks(instance: Instance): Promise<Finding[]> {
-  if (!networkDriverOf(instance).onHost) return []
+  const { onHost, switching } = networkDriverOf(instance)
+  // Whoever keeps another OVN joins its networks to physical ones.
+  if (!onHost || (switching === 'ovn' && !hasOwnOvn(instance))) return []
   const physicalNetworks = instance.config.network.physical_networks
   const database = openDatabase(instance, 'network', 'doctor')
   try {

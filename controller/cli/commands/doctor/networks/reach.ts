@@ -5,8 +5,8 @@ import { type Finding, fault, note, ok } from '../../../../checks/finding.js'
 import { findBuiltInNetworks } from '../../../../network/bootstrap.js'
 import { forwards } from '../../../../network/local/host/forwarding.js'
 import { networkDriverOf, requireInstanceId } from '../../../wiring/drivers.js'
-import { hostLegName } from '../../../wiring/host-networks.js'
 import { type Instance, openDatabase } from '../../../wiring/instance.js'
+import { hostLegName } from '../../../wiring/network/host-networks.js'
 import { type Blocking, blockingChain, passCommands, type Ruleset, readRuleset } from './firewall.js'
 
 const run = promisify(execFile)

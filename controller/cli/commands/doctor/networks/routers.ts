@@ -13,7 +13,8 @@ const BRIDGE_NETFILTER = '/proc/sys/net/bridge'
 
 /** Checks that the kernel has the routers of the database, and what security groups need. */
 export async function checkRouters(instance: Instance): Promise<Finding[]> {
-  if (!networkDriverOf(instance).onHost) return []
+  const { onHost, switching } = networkDriverOf(instance)
+  if (!onHost || switching !== 'bridges') return []
   const database = openDatabase(instance, 'network', 'doctor')
   try {
     const [routers, { filters }] = await Promise.all([readRouters(database), readFilters(database)])

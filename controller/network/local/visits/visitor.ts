@@ -1,8 +1,8 @@
 import { existsSync } from 'node:fs'
-import { contains, parseCidr } from '../addresses.js'
-import { type NetworkDriver, PORT_OWNER, type Subnet } from '../driver.js'
-import type { Fabric } from './fabric.js'
-import { ip, ipBatch } from './ip-command.js'
+import { contains, parseCidr } from '../../addresses.js'
+import { type NetworkDriver, PORT_OWNER, type Subnet } from '../../driver.js'
+import type { Fabric } from '../fabric.js'
+import { ip, ipBatch } from '../ip-command.js'
 
 /** A process of this host in an empty network namespace of its own, which gets a place on a project's network. */
 export type Visitor = {
