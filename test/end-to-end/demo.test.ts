@@ -5,9 +5,9 @@ import { join } from 'node:path'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import { plug } from '../../controller/cli/host/plug.js'
+import { fabricOf } from '../../controller/cli/wiring/drivers.js'
 import { loadConfiguration } from '../../controller/config/load.js'
 import { connect } from '../../controller/database/connection.js'
-import { Fabric } from '../../controller/network/local/fabric.js'
 import { createKrater, type Krater, startKrater, until } from '../support/worlds/krater.js'
 
 const run = promisify(execFile)
@@ -204,7 +204,7 @@ async function createEarlierServer(krater: Krater, name: string): Promise<string
     port: { name: `krater-demo-${name}`, network_id: network.id, port_security_enabled: false },
   })) as { port: { id: string; mac_address: string; fixed_ips: { ip_address: string }[] } }
   const address = port.fixed_ips.map(({ ip_address }) => ip_address).find(text => !text.includes(':'))!
-  await plug(new Fabric({ instance: krater.instance() }), {
+  await plug(fabricOf(krater.directory), {
     network,
     port: { id: port.id, macAddress: port.mac_address },
     addresses: [`${address}/20`],
