@@ -13,6 +13,7 @@ import { benchKeyManager } from './key-manager.js'
 import { benchLarge } from './large.js'
 import { benchMachines } from './machines.js'
 import { benchManagementLink } from './management-link.js'
+import { benchOvn } from './ovn.js'
 import { benchRandomChanges } from './random-changes.js'
 import { benchRendered } from './rendered.js'
 import { benchRenderedTls } from './rendered-tls.js'
@@ -79,6 +80,10 @@ const SECTIONS: Readonly<Record<string, { title: string; parts: (root: string) =
   'management-link': {
     title: 'A dead management network',
     parts: async root => [await benchManagementLink(root)],
+  },
+  ovn: {
+    title: 'Load balancers in OVN',
+    parts: async root => benchOvn(root),
   },
   'key-manager': {
     title: 'Key manager',
