@@ -109,7 +109,7 @@ t.test('a variable that a setting names may begin with KRATER_', async t => {
 t.test('an invalid setting is reported with its value, its source and what is allowed', async t => {
   t.equal(
     refusal('network: {driver: ovs}'),
-    'network.driver: "ovs" (from /etc/krater.yaml) is not allowed: it must be local or noop.',
+    'network.driver: "ovs" (from /etc/krater.yaml) is not allowed: it must be local or ovn or noop.',
   )
   t.equal(
     refusal('', { KRATER_COMPUTE_DRIVER: 'vm' }),
