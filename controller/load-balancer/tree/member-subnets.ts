@@ -42,5 +42,7 @@ export async function requireSubnetsBelow(
     service.database,
     sql<{ vip_network_id: string | null }>`SELECT vip_network_id FROM load_balancer WHERE id = ${loadBalancerId}`,
   )
-  await requireMemberSubnets(service, provider, row?.vip_network_id ?? '', members)
+  // One that is gone is refused where it is changed.
+  const vipNetworkId = row?.vip_network_id ?? null
+  if (vipNetworkId !== null) await requireMemberSubnets(service, provider, vipNetworkId, members)
 }

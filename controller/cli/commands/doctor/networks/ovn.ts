@@ -2,14 +2,13 @@ import { join } from 'node:path'
 import { type Finding, fault, note, ok } from '../../../../checks/finding.js'
 import { type ChassisState, isBehind } from '../../../../ovn/southbound/installed.js'
 import { OvsdbUnreachable } from '../../../../ovsdb/errors.js'
-import { networkDriverOf } from '../../../wiring/drivers.js'
 import type { Instance } from '../../../wiring/instance.js'
-import { hasOwnOvn, ownOvnOf } from '../../../wiring/network/ovn.js'
+import { hasOwnOvn, ownOvnOf, usesOvn } from '../../../wiring/network/ovn.js'
 import { countOf, type Survey, withSurvey } from '../../ovn/survey.js'
 
 /** Checks that OVN runs, has what the tables say, and that its hypervisors follow. */
 export async function checkOvn(instance: Instance): Promise<Finding[]> {
-  if (networkDriverOf(instance).switching !== 'ovn') return []
+  if (!usesOvn(instance)) return []
   const isOwn = hasOwnOvn(instance)
   const missing = isOwn ? ownOvnOf(instance.directory).missing() : []
   const remedy = isOwn
