@@ -144,7 +144,10 @@ t.test('errors at the start are readable messages', async t => {
     const krater = await createKrater(t, { KRATER_NETWORK_DRIVER: 'ovs' })
     const { status, stderr } = await krater.command('up')
     t.equal(status, 1)
-    t.match(stderr, 'network.driver: "ovs" (from KRATER_NETWORK_DRIVER) is not allowed: it must be local or ovn or noop.')
+    t.match(
+      stderr,
+      'network.driver: "ovs" (from KRATER_NETWORK_DRIVER) is not allowed: it must be local or ovn or noop.',
+    )
   })
 
   await t.test('an unreachable database, without its password', async t => {
