@@ -17,6 +17,9 @@ type DatagramRequest = {
 
 const sockets = new Map<string, Socket>()
 const ANSWER_MS = 1_000
+// A port that the kernel draws may be that of a flow of a moment ago, and the datagram would be one of that flow.
+const PORTS = { first: 10_240, count: 50_000 }
+let opened = 0
 
 const typeOf = (address: string) => (address.includes(':') ? 'udp6' : 'udp4')
 
@@ -65,7 +68,7 @@ export const datagramVerbs = {
 
 async function open({ address, port }: Place, from?: string): Promise<Socket> {
   const socket = createSocket(typeOf(address))
-  socket.bind(0, from)
+  socket.bind(PORTS.first + (opened++ % PORTS.count), from)
   await once(socket, 'listening')
   socket.connect(port, address)
   await once(socket, 'connect')
