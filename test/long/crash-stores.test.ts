@@ -1,13 +1,13 @@
 import { randomBytes, randomUUID } from 'node:crypto'
 import t, { type Test } from 'tap'
-import type { Database } from '../../../controller/database/connection.js'
-import { createKeyring } from '../../../controller/key-manager/crypto/keyring.js'
-import { requireMasterKeys } from '../../../controller/key-manager/crypto/master-key.js'
-import { createSimpleCrypto } from '../../../controller/key-manager/crypto/simple/backend.js'
-import { findPayload, payloadContext } from '../../../controller/key-manager/secrets/secret.js'
-import { tokenOf } from '../../support/clients/callers.js'
-import { startTestKeyManager } from '../../support/clients/key-manager-api.js'
-import { createCrashScene, differences, killsAt, SAME } from '../../support/faults/crash-scene.js'
+import type { Database } from '../../controller/database/connection.js'
+import { createKeyring } from '../../controller/key-manager/crypto/keyring.js'
+import { requireMasterKeys } from '../../controller/key-manager/crypto/master-key.js'
+import { createSimpleCrypto } from '../../controller/key-manager/crypto/simple/backend.js'
+import { findPayload, payloadContext } from '../../controller/key-manager/secrets/secret.js'
+import { tokenOf } from '../support/clients/callers.js'
+import { startTestKeyManager } from '../support/clients/key-manager-api.js'
+import { createCrashScene, differences, killsAt, SAME } from '../support/faults/crash-scene.js'
 
 /** Killing the API at any statement of a change to a secret or a container keeps what was acknowledged and leaves nothing half-written. */
 

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { commands, type Entry } from '../../../controller/cli/commands.js'
+import { commands, type Entry } from '../../controller/cli/commands.js'
 import {
   AMPHORA,
   createFaultyKrater,
@@ -7,7 +7,7 @@ import {
   FAULTS,
   type Fault,
   type FaultyKrater,
-} from '../../support/worlds/faulty-krater.js'
+} from '../support/worlds/faulty-krater.js'
 
 /** Every command meets every ordinary fault. Those that do not concern it are applied together: it works as before. */
 type Row = {
