@@ -2,7 +2,7 @@ import { connect as connectTcp, type Socket } from 'node:net'
 import { connect as connectTls } from 'node:tls'
 import { formatOvsdbAddress, type OvsdbAddress } from './address.js'
 import { MethodRefused, OvsdbBusy, OvsdbProtocolError, OvsdbUnreachable } from './errors.js'
-import { createFrameReader } from './frames.js'
+import { createFrameReader, MAX_MESSAGE } from './frames.js'
 import { parseMessage } from './messages.js'
 import { tlsRefusal } from './tls-refusal.js'
 
@@ -31,7 +31,7 @@ const LIMITS: ConnectionLimits = {
   silenceMs: 5_000,
   maxRequests: 1_000,
   maxWaiting: 64 * 1024 * 1024,
-  maxMessage: 256 * 1024 * 1024,
+  maxMessage: MAX_MESSAGE,
 }
 
 /** A JSON-RPC connection to an OVSDB server. */

@@ -7,7 +7,7 @@ const CLOSE = 0x7d
 const BLANKS: readonly number[] = [0x20, 0x09, 0x0a, 0x0d]
 
 /** Bytes of one message. The whole of a database with 100,000 rows has some ten million. */
-const MAX_MESSAGE = 256 * 1024 * 1024
+export const MAX_MESSAGE = 256 * 1024 * 1024
 
 /**
  * Splits a stream into JSON objects, which follow each other without any separator (RFC 7047, 4). Looks at each byte

@@ -99,7 +99,8 @@ export function applyDifference(
     }
     return Object.fromEntries([...result].sort(([a], [b]) => compare(a, b)))
   }
-  if (!isSet(kind)) return decodeOptional(kind, value, difference)
+  // Of an optional column, servers send the new value: `[]` if there is none any more.
+  if (!isSet(kind)) return decodeValue(kind, difference)
   const result = new Set<string | number>(value as readonly (string | number)[])
   for (const atom of decodeValue(kind, difference)) {
     if (!result.delete(atom)) result.add(atom)
@@ -110,10 +111,6 @@ export function applyDifference(
 type SetKind = 'texts' | 'integers' | 'uuids'
 
 const isSet = (kind: ColumnKind): kind is SetKind => kind === 'texts' || kind === 'integers' || kind === 'uuids'
-
-/** Of an optional column, servers send the new value: `[]` if there is none any more. */
-const decodeOptional = (kind: ColumnKind, _before: unknown, difference: WireValue): ColumnValues[ColumnKind] =>
-  decodeValue(kind, difference)
 
 function setOf(value: WireValue): readonly unknown[] {
   if (Array.isArray(value) && value[0] === 'set' && Array.isArray(value[1])) return value[1]

@@ -16,7 +16,8 @@ export const ovnAddresses: Migration = {
       CREATE INDEX ovn_address_use_load_balancer ON ovn_address_use (load_balancer_id);
       -- What a change around a network, or of a machine's address, concerns.
       CREATE INDEX load_balancer_ovn_network ON load_balancer (vip_network_id) WHERE provider = 'ovn';
-      CREATE INDEX member_by_address ON member (address, protocol_port);
+      -- What waits for OVN, or for networks there.
+      CREATE INDEX load_balancer_ovn_fault ON load_balancer ((fault ->> 'code')) WHERE provider = 'ovn' AND fault IS NOT NULL;
     `)
   },
 }

@@ -6,7 +6,7 @@ import { RowsGone, TransactionRefused } from '../../ovsdb/errors.js'
 import type { Operation } from '../../ovsdb/transaction.js'
 import { NORTHBOUND, type Northbound as NorthboundTables } from './columns.js'
 import { type Desired, type Holder, marked, type Owner } from './desired.js'
-import { NorthboundIndex } from './index.js'
+import { NorthboundIndex } from './northbound-index.js'
 import { type Difference, planRows, type RowsPlan, type Standing } from './plan-rows.js'
 
 export type NorthboundOptions = {

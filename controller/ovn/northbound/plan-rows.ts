@@ -3,7 +3,7 @@ import type { Row } from '../../ovsdb/columns.js'
 import type { Operation } from '../../ovsdb/transaction.js'
 import { keepsAlive, type Northbound, type NorthboundTable, ROOTS } from './columns.js'
 import type { DesiredRow, Holder } from './desired.js'
-import type { OwnedRow } from './index.js'
+import type { OwnedRow } from './northbound-index.js'
 
 export type NorthboundOperation = Operation<Northbound>
 

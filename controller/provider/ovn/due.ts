@@ -3,6 +3,7 @@ import { many } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { WAKE_CHANNEL } from '../../load-balancer/change/wake-channel.js'
 import type { Logger } from '../../log/log.js'
+import { isUuid } from '../../network/visibility.js'
 import type { Northbound } from '../../ovn/northbound/northbound.js'
 import { listenForWakeUps } from '../../queue/wake-up.js'
 import { OVN_FAULT } from './faults.js'
@@ -51,7 +52,7 @@ export async function watchRows({
     if (asked.length === 0) return
     const known = await many(
       database,
-      sql<{ id: string }>`SELECT id::text FROM load_balancer WHERE id::text = ANY(${asked}::text[])`,
+      sql<{ id: string }>`SELECT id::text FROM load_balancer WHERE id = ANY(${asked.filter(isUuid)}::uuid[])`,
     )
     const strangers = asked.filter(id => !known.some(row => row.id === id))
     if (strangers.length === 0) return
@@ -74,12 +75,18 @@ export async function watchRows({
         database,
         sql`WITH due AS (
               UPDATE load_balancer SET recheck_at = now(), retry_at = least(retry_at, now())
-               WHERE provider = 'ovn' AND (${asked.all} OR fault->>'code' = ANY(${asked.faults}::text[]) OR id = ANY (
-                 SELECT id FROM load_balancer WHERE id::text = ANY(${asked.ids}::text[])
+               WHERE provider = 'ovn' AND id IN (
+                 SELECT id FROM load_balancer WHERE ${asked.all}
+                 UNION ALL
+                 SELECT id FROM load_balancer
+                  WHERE provider = 'ovn' AND fault IS NOT NULL AND fault ->> 'code' = ANY(${asked.faults}::text[])
+                 UNION ALL
+                 SELECT id FROM load_balancer WHERE id = ANY(${asked.ids.filter(isUuid)}::uuid[])
                  UNION ALL
                  SELECT id FROM load_balancer WHERE provider = 'ovn' AND vip_network_id = ANY(${homes}::uuid[])
                  UNION ALL
-                 SELECT load_balancer_id FROM member WHERE address = ANY(${asked.addresses}::text[])))
+                 SELECT load_balancer_id FROM member
+                  WHERE change <> 'delete' AND address = ANY(${asked.addresses}::text[]))
               RETURNING id)
             SELECT pg_notify(${WAKE_CHANNEL}, id::text) FROM due`,
       )

@@ -2,16 +2,15 @@ import type { Database } from '../../database/connection.js'
 import { many } from '../../database/query.js'
 import { sql } from '../../database/sql.js'
 import { ROUTER_PORT_OWNER } from '../../network/driver.js'
+import { isUuid } from '../../network/visibility.js'
 
 /** What has changed around addresses. */
 export type Surrounding = { kind: 'network'; id: string } | { kind: 'address'; address: string }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
-
 /** @returns what a notification tells; null if anything may have changed */
 export function surroundingOf(payload: string | null): Surrounding | null {
   const [kind, value = ''] = (payload ?? '').split(' ')
-  if (kind === 'network' && UUID.test(value)) return { kind, id: value }
+  if (kind === 'network' && isUuid(value)) return { kind, id: value }
   if (kind === 'address' && value !== '') return { kind, address: value }
   return null
 }

@@ -1,7 +1,7 @@
 import type { NorthboundTable } from '../../../controller/ovn/northbound/columns.js'
 import { keepsAlive, NORTHBOUND, REFERENCES, ROOTS } from '../../../controller/ovn/northbound/columns.js'
 import { type DesiredRow, marked } from '../../../controller/ovn/northbound/desired.js'
-import { NorthboundIndex } from '../../../controller/ovn/northbound/index.js'
+import { NorthboundIndex } from '../../../controller/ovn/northbound/northbound-index.js'
 import { planRows, type RowsPlan } from '../../../controller/ovn/northbound/plan-rows.js'
 import type { Row } from '../../../controller/ovsdb/columns.js'
 import type { RowChange } from '../../../controller/ovsdb/copy.js'

@@ -5,7 +5,7 @@ export type OvnLayout = {
   directory: string
   /** Databases by name: those of the switch, northbound and southbound. */
   databases: Readonly<Record<DatabaseName, { file: string; schema: string; socket: string }>>
-  file: (kind: 'pid' | 'log' | 'control', daemon: string) => string
+  file: (kind: 'pid' | 'log', daemon: string) => string
 }
 
 export type DatabaseName = 'switch' | 'northbound' | 'southbound'

@@ -15,7 +15,8 @@ export const loadBalancerOf = (owner: string): string | null => /^load-balancer\
 const DEFAULT_AFFINITY_SECONDS = 360
 
 /**
- * The rows that should stand for a load balancer: a `Load_Balancer` for each family of a listener; its health checks; what keeps clients out; and the leg that answers for the VIPs. None for one that is under deletion.
+ * The rows that should stand for a load balancer: a `Load_Balancer` for each family of a listener; its health checks;
+ * what keeps clients out; and the leg that answers for the VIPs. None for one that is under deletion.
  */
 export function loadBalancerRows(tree: LoadBalancerTree, facts: OvnFacts): Desired {
   const { id, generation, change } = tree
