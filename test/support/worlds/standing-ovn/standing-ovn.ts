@@ -78,7 +78,7 @@ export async function startStandingOvn(t: Test, { address = '127.0.0.1' } = {}):
   const asking =
     (program: string, database: string) =>
     async (...words: string[]) =>
-      (await run(program, [`--db=${database}`, '--timeout=20', ...tls, ...words])).stdout
+      (await run(program, [`--db=${database}`, '--timeout=60', ...tls, ...words])).stdout
   const nb = asking('ovn-nbctl', northbound.addresses)
   const sb = asking('ovn-sbctl', southbound.addresses)
   await Promise.all([nb('init'), sb('init')])
@@ -97,7 +97,7 @@ export async function startStandingOvn(t: Test, { address = '127.0.0.1' } = {}):
     await eventually(
       `${name} is a chassis`,
       async () => (await sb('--bare', '--columns=name', 'find', 'chassis', `name=${name}`)).trim() === name,
-      20_000,
+      60_000,
     )
     return added
   }
