@@ -78,7 +78,7 @@ export async function startStandingOvn(t: Test, { address = '127.0.0.1' } = {}):
   const asking =
     (program: string, database: string) =>
     async (...words: string[]) =>
-      (await run(program, [`--db=${database}`, '--timeout=60', ...tls, ...words])).stdout
+      (await run(program, [`--db=${database}`, '--timeout=20', ...tls, ...words])).stdout
   const nb = asking('ovn-nbctl', northbound.addresses)
   const sb = asking('ovn-sbctl', southbound.addresses)
   await Promise.all([nb('init'), sb('init')])
@@ -108,7 +108,16 @@ export async function startStandingOvn(t: Test, { address = '127.0.0.1' } = {}):
     ...['--', 'lb-add', 'their-lb', '192.0.2.1:80', '192.0.2.2:80', '--', 'ls-lb-add', 'theirs', 'their-lb'],
     ...['--', 'acl-add', 'theirs', 'to-lport', '1', 'ip4', 'allow'],
   )
-  await nb('--wait=hv', 'sync')
+  // An ovn-controller that has just begun may lose the number of a change, and never tell it. Each sync has a new one.
+  await eventually(
+    'the chassis has installed it',
+    () =>
+      nb('--timeout=5', '--wait=hv', 'sync').then(
+        () => true,
+        () => false,
+      ),
+    60_000,
+  )
 
   const dump = async (): Promise<Record<string, Record<string, unknown>[]>> => {
     const text = await run(
