@@ -9,10 +9,10 @@ import { normaliseAddress } from '../../controller/network/addresses.js'
 import { installOpenstack } from '../support/clients/openstack-command.js'
 import { startIn } from '../support/clients/steady-asker.js'
 import { recipesOf } from '../support/inputs/recipes.js'
-import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
 import { hostNetwork } from '../support/worlds/host-network.js'
 import { createKrater, type Krater, until } from '../support/worlds/krater.js'
 import { createLan, type Lan } from '../support/worlds/lan.js'
+import { takeForwardingTurn } from '../support/worlds/turns.js'
 
 const root = join(import.meta.dirname, '../..')
 const DONE = '@@ done'

@@ -4,9 +4,9 @@ import t from 'tap'
 import { openstackSession } from '../support/clients/openstack-session.js'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
 import { createMember } from '../support/services/members.js'
-import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
 import { createKrater, until } from '../support/worlds/krater.js'
 import { interfaceState, namesWith } from '../support/worlds/lan.js'
+import { takeForwardingTurn } from '../support/worlds/turns.js'
 
 const run = promisify(execFile)
 

@@ -6,10 +6,10 @@ import t from 'tap'
 import { type Asked, askSteadily, startIn } from '../support/clients/steady-asker.js'
 import { killIfThere, processesInside } from '../support/faults/crash-amphora.js'
 import { createFlavor } from '../support/inputs/flavor.js'
-import { takeForwardingTurn } from '../support/worlds/forwarding-turn.js'
 import { inhabit } from '../support/worlds/inhabitant.js'
 import { createKrater, until } from '../support/worlds/krater.js'
 import { createLan, hostState, outputIn } from '../support/worlds/lan.js'
+import { takeForwardingTurn } from '../support/worlds/turns.js'
 
 const root = join(import.meta.dirname, '../..')
 

@@ -7,6 +7,7 @@ import type { Test } from 'tap'
 import { endProcesses, identityOf } from '../../../controller/process/process-identity.js'
 import { startKrater } from './krater.js'
 import { type OvnRequests, ovnRequests } from './ovn-krater.js'
+import { takeChassisTurn } from './turns.js'
 import { startVirtualMachine, type VirtualMachine } from './virtual-machine/virtual-machine.js'
 
 const run = promisify(execFile)
@@ -39,6 +40,7 @@ export type OvnMachines = OvnRequests & {
  * interfaces. All ends with the test.
  */
 export async function startOvnMachines(t: Test): Promise<OvnMachines> {
+  await takeChassisTurn(t)
   const directory = mkdtempSync(join(tmpdir(), 'ovn-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const [first, second] = await startWire(t)

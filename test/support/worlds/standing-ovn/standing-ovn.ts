@@ -8,6 +8,7 @@ import { eventually } from '../../eventually.js'
 import { makePair, type Pair } from '../../inputs/certificates.js'
 import { ownPorts } from '../../ports.js'
 import { leaderOf, type OvsdbServer, type ServerTls, serverCluster, tlsWords } from '../../services/ovsdb.js'
+import { takeChassisTurn } from '../turns.js'
 import { type Chassis, startChassis } from './chassis.js'
 import { type Daemon, daemon, run } from './daemon.js'
 
@@ -52,6 +53,7 @@ const DATABASES = {
 
 /** Starts it, with rows of its own. It ends with the test. @param address of the chassis, for tunnels */
 export async function startStandingOvn(t: Test, { address = '127.0.0.1' } = {}): Promise<StandingOvn> {
+  await takeChassisTurn(t)
   const directory = mkdtempSync(join(tmpdir(), 'so-'))
   t.teardown(() => rmSync(directory, { recursive: true, force: true }))
   const files = (name: string, ca: Pair, pair: Pair): ServerTls => {
@@ -108,16 +110,7 @@ export async function startStandingOvn(t: Test, { address = '127.0.0.1' } = {}):
     ...['--', 'lb-add', 'their-lb', '192.0.2.1:80', '192.0.2.2:80', '--', 'ls-lb-add', 'theirs', 'their-lb'],
     ...['--', 'acl-add', 'theirs', 'to-lport', '1', 'ip4', 'allow'],
   )
-  // An ovn-controller that has just begun may lose the number of a change, and never tell it. Each sync has a new one.
-  await eventually(
-    'the chassis has installed it',
-    () =>
-      nb('--timeout=5', '--wait=hv', 'sync').then(
-        () => true,
-        () => false,
-      ),
-    60_000,
-  )
+  await nb('--wait=hv', 'sync')
 
   const dump = async (): Promise<Record<string, Record<string, unknown>[]>> => {
     const text = await run(
