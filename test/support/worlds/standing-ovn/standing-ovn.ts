@@ -99,7 +99,7 @@ export async function startStandingOvn(t: Test, { address = '127.0.0.1' } = {}):
     await eventually(
       `${name} is a chassis`,
       async () => (await sb('--bare', '--columns=name', 'find', 'chassis', `name=${name}`)).trim() === name,
-      60_000,
+      20_000,
     )
     return added
   }
