@@ -1,9 +1,9 @@
 import type { Migration } from '../../database/migrate.js'
 
 /**
- * A probe in OVN names an address and a port, and a change of a network an address: the members there are found by the
- * index that keeps them unique, which begins with these now. Every change of a member updates each of its indexes, so it
- * gets no other one.
+ * OVN's probes name an address and a port, and changes around networks name an address. The index that keeps members
+ * unique begins with these now, so it finds the members there. Each further index would make every change of a member
+ * slower.
  */
 export const membersByPlace: Migration = {
   name: '028-members-by-place',

@@ -17,7 +17,7 @@ type DatagramRequest = {
 
 const sockets = new Map<string, Socket>()
 const ANSWER_MS = 1_000
-// A port that the kernel draws may be that of a flow of a moment ago, and the datagram would be one of that flow.
+// A port that the kernel draws may be that of a flow of a moment ago. The datagram would then belong to that flow.
 const PORTS = { first: 10_240, count: 50_000 }
 let opened = 0
 
